@@ -21,10 +21,12 @@ pub(crate) struct Arguments {
     /// Files that `tarn bench --json` wrote, one JSON object each
     #[arg(required = true)]
     results: Vec<PathBuf>,
-    /// When the numbers were taken, as 2026-01-31 or a full ISO 8601 time [default: the commit's date]
+    /// The time of the measurements, as 2026-01-31 or a full ISO 8601 time [default: the commit's
+    /// date]
     #[arg(long)]
     date: Option<String>,
-    /// The machine they were taken on [default: processor, count of processors, system]
+    /// The machine on which the numbers were measured [default: processor, count of processors,
+    /// system]
     #[arg(long)]
     machine: Option<String>,
 }
@@ -51,7 +53,8 @@ fn said(root: &Path, git_arguments: &[&str]) -> Result<String, Error> {
     Ok(cargo::output_of(cargo::git(root, git_arguments))?.trim().to_owned())
 }
 
-/// Returns the commit. The commit is marked if files other than the history file have changed.
+/// Returns the name of the present commit. The name gets the suffix `-dirty` if files other than the
+/// history file have changed.
 fn commit(root: &Path) -> Result<String, Error> {
     let mut commit = said(root, &["rev-parse", "HEAD"])?;
     let but_history = format!(":!{HISTORY}");
@@ -98,7 +101,7 @@ fn append(root: &Path, line: &str) -> Result<(), Error> {
     file.write_all(format!("{line}\n").as_bytes()).map_err(failed)
 }
 
-/// Describes the kind of this machine, without its name.
+/// Returns a description of the kind of this machine, without the machine's name.
 fn this_machine() -> String {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::Error;
 
-/// Makes a command that runs the same cargo that started this tool, in the workspace's root.
+/// Creates a command that runs the same cargo that started this tool, in the workspace's root.
 pub(crate) fn cargo(root: &Path, arguments: &[impl AsRef<OsStr>]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
@@ -17,8 +17,8 @@ pub(crate) fn cargo(root: &Path, arguments: &[impl AsRef<OsStr>]) -> Command {
     command
 }
 
-/// Makes a git command for this workspace. The command also works if another user owns the workspace's
-/// files.
+/// Creates a git command for this workspace. The git command also works if another user owns the
+/// workspace's files.
 pub(crate) fn git(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("git");
     let safe = format!("safe.directory={}", root.display());
@@ -50,8 +50,8 @@ pub(crate) fn run_visibly(mut command: Command) -> Result<(), Error> {
     }
 }
 
-/// Runs a command to its end and returns its standard output. If the command fails, the error contains
-/// its standard error.
+/// Runs a command to its end and returns its standard output. If the command fails, the returned
+/// error contains the command's standard error.
 pub(crate) fn output_of(mut command: Command) -> Result<String, Error> {
     let line = shown(&command);
     let output =

@@ -1,7 +1,7 @@
-//! Checks that every direct dependency has a reason, written in one table.
+//! Checks that one table gives a reason for every direct dependency.
 //!
-//! Invariant: the manifests and the table name the same crates with the same version requirements. The
-//! licence in the table is the licence in the manifest of the locked version.
+//! Invariant: the manifests and the table name the same crates with the same version requirements.
+//! For each crate, the licence in the table is the licence in the manifest of the locked version.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ const TABLE: &str = "docs/design/dependencies.md";
 /// The version requirement of each crate, by crate name.
 type Declared = BTreeMap<String, String>;
 
-/// One line of the table.
+/// One line of the table of dependencies.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     version: String,

@@ -1,4 +1,4 @@
-//! The two kinds of failure. The two kinds are separate because their exit codes differ.
+//! The two kinds of failure of this tool, which have different exit codes.
 //!
 //! Invariant: every error text names the fault, and the file, package or command with the fault, so
 //! that the reader can act.
@@ -9,19 +9,19 @@ use std::process::ExitCode;
 /// The reason why a command ended without doing its work.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The caller gave a command line without a meaning. The exit code is 2.
+    /// The caller gave a wrong command line. The exit code is 2.
     Usage(String),
     /// A check found a violation, or a program that the check needs failed. The exit code is 1.
     Failed(String),
 }
 
 impl Error {
-    /// Makes the error of a failed check with a text.
+    /// Creates the error of a failed check, with a text.
     pub(crate) fn failed(text: impl Into<String>) -> Self {
         Self::Failed(text.into())
     }
 
-    /// Makes the error of a wrong command line with a text.
+    /// Creates the error of a wrong command line, with a text.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::Usage(text.into())
     }

@@ -1,7 +1,8 @@
 //! Runs every example once, because an example that only compiles may still be wrong.
 //!
 //! Invariant: an example needs no arguments, reads no input, ends within the time limit and ends with
-//! exit code 0. If an example requires features that are off by default, the step only lists it.
+//! exit code 0. If an example requires features that are off by default, the step lists the example
+//! and does not run it.
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -54,7 +55,8 @@ fn run_one(root: &Path, built: &Path, example: &str) -> Result<(), Error> {
     }
 }
 
-/// Waits for the child process to end. After the limit, kills the child process and returns `None`.
+/// Waits for the child process to end. After the time limit, the function kills the child process and
+/// returns `None`.
 #[expect(clippy::disallowed_methods, reason = "limits the real time of a real process")]
 fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>, Error> {
     let start = Instant::now();
@@ -66,7 +68,7 @@ fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>, Error> 
             return Ok(status);
         }
         if start.elapsed() >= limit {
-            // Either call fails only if the process has just ended by itself.
+            // Each of the next two calls fails only if the process has just ended by itself.
             child.kill().ok();
             child.wait().ok();
             return Ok(None);

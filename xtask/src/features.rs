@@ -1,10 +1,10 @@
-//! Makes commands about some crates that compile these crates in the same way as commands about all
-//! crates do.
+//! Creates commands for some crates. These commands compile the crates in the same way as commands
+//! for all crates do.
 //!
-//! Invariant: cargo compiles a dependency with all features that any of the named packages requests. So
-//! a command with `-p X` alone may compile X and its dependencies a second time, with fewer features.
-//! This tool's `[dev-dependencies]` request all features that any member requests. So a command with
-//! `-p X -p xtask` shares every compiled crate with a command with `--workspace`.
+//! Invariant: cargo compiles a dependency with all features that any of the named packages requests.
+//! So a command with only `-p X` may compile X and its dependencies a second time, with fewer
+//! features. This tool's `[dev-dependencies]` request all features that any member requests. So a
+//! command with `-p X -p xtask` shares every compiled crate with a command with `--workspace`.
 
 /// Returns the arguments that name the packages of a command, and this tool as one more package.
 pub(crate) fn packages<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {

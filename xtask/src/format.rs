@@ -1,7 +1,7 @@
 //! The step `format` checks that every file is formatted by rustfmt.
 //!
-//! Invariant: the step also checks the files of protocols. A macro declares the modules of protocols,
-//! and `cargo fmt` does not find modules that a macro declares.
+//! Invariant: the step `format` also checks the files of protocols. `cargo fmt` does not find these
+//! files, because a macro declares their modules.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 
 const PROTOCOLS: &str = "crates/engine/src/protocol";
 
-/// Returns an error for the first file whose format differs.
+/// Checks the format of all files. Returns an error for the first file whose format differs.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
     let protocols = protocols(root)?;
     let mut arguments = vec!["fmt".to_owned(), "--all".into(), "--check".into(), "--".into()];

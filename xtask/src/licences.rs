@@ -1,9 +1,9 @@
 //! Checks that every dependency may be used under a licence that this project accepts.
 //!
-//! Invariant: the check works offline, from the manifests that cargo has already fetched. A package
-//! that names no licence fails the check, and so does a licence expression that is not SPDX. The check
-//! of the table of dependencies is part of this step, because the table and the licence both say why a
-//! package may be used.
+//! Invariant: the check works offline, from the manifests that cargo has already fetched. The check
+//! fails if a package names no licence or has a licence expression that is not SPDX. The step also
+//! checks the table of dependencies, because the table and the licence together say why a package may
+//! be used.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     Err(Error::failed(format!("{} findings about licences and dependencies", findings.len())))
 }
 
-/// Returns one line for each package that must not be used.
+/// Returns one line for each package that this project must not use because of its licence.
 fn violations(packages: &[Package]) -> Vec<String> {
     packages
         .iter()
@@ -57,7 +57,8 @@ fn violations(packages: &[Package]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the reason why a package with this licence is refused, if the package is refused.
+/// Returns the reason why the check refuses a package with this licence. Returns `None` if the
+/// licence is allowed.
 fn objection(licence: Option<&str>) -> Option<String> {
     let Some(text) = licence.map(str::trim).filter(|text| !text.is_empty()) else {
         return Some("its manifest names no licence".to_owned());

@@ -1,9 +1,11 @@
-//! Runs the litmus suite under every order of events. First the suite is explored completely without
-//! crashes. Then runs with one and two crashes get one minute.
+//! Runs the litmus suite under every order of events. The step first explores the suite completely
+//! without crashes. Then the step explores the suite with one and with two crashes, for one minute in
+//! all.
 //!
-//! Invariant: the runs with crashes share a budget of time. So their time does not grow with the number
-//! of litmuses or crashes. The run without crashes has no budget, so each litmus that ends is explored
-//! completely. A violation ends the step with the command that replays it.
+//! Invariant: the runs with crashes share a budget of time. So the time of these runs does not grow
+//! with the number of litmus tests or crashes. The run without crashes has no budget, so it explores
+//! each litmus test completely. If a run finds a violation, the step fails and prints the command
+//! that replays the violation.
 
 use std::path::Path;
 
@@ -14,7 +16,7 @@ use crate::programs;
 /// The budget of the run with one crash, in seconds.
 const SECONDS_WITH: &str = "45";
 /// The budget of the run with a second crash, in seconds. The second crash may hit the node that
-/// recovers the first one.
+/// recovers the first crashed node.
 const SECONDS_WITH_TWO: &str = "15";
 
 /// Runs the litmus suite as a step.

@@ -43,24 +43,28 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Everything, in order: format, tidy, licences, clippy, tests, models, random schedules, docs
+    /// Run all checks in order: format, tidy, licences, clippy, tests, models, random schedules, docs
     Ci {
-        /// Leave out the steps that `cargo xtask test` runs
+        /// Skip the steps that `cargo xtask test` runs
         #[arg(long)]
         skip_tests: bool,
     },
-    /// After a small change: format, lints and unit tests of the changed crates, budgets, 500
-    /// random scenarios
+    /// Run the most useful checks after a small change: format, lints and unit tests of the changed
+    /// crates, budgets, 500 random scenarios
     Quick(quick::Arguments),
-    /// All tests: libraries, programs, doc tests, and every example run once
+    /// Run all tests of libraries and programs, all doc tests, and every example once
     Test,
-    /// Rules of the tree that no compiler knows: headers, layers, docs that name real things
+    /// Check the rules of the source tree that no compiler checks: headers, layers, docs that name
+    /// real things
     Tidy,
-    /// Code that protocols share line by line and that should live once, below them
+    /// Find code that several protocols share line by line and that should exist only once, below the
+    /// protocols
     Alike,
-    /// Licences of all dependencies, and the table that gives each one its reason
+    /// Check the licences of all dependencies, and the table that gives the reason for each
+    /// dependency
     Licences,
-    /// The local backend's and the lock table's synchronisation under every interleaving (loom)
+    /// Check the synchronisation of the local backend and of the lock table under every interleaving
+    /// (loom)
     Loom,
     /// Append one line of benchmark results to docs/bench-history.jsonl
     BenchHistory(bench_history::Arguments),
@@ -90,7 +94,8 @@ fn run(command: &Command, root: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns the folder above this package's folder, so that the tool works from any current folder.
+/// Returns the folder above this package's folder, which is the workspace's root. So the tool works
+/// from any current folder.
 fn workspace_root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package).to_path_buf()

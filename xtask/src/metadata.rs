@@ -39,7 +39,8 @@ pub(crate) struct Dependency {
     /// The kind of the dependency: `None` for a normal dependency, and `dev` or `build` for the other
     /// kinds.
     pub(crate) kind: Option<String>,
-    /// `None` for a dependency that is a path inside this workspace.
+    /// The source of the dependency. `None` means that the dependency is a path inside this
+    /// workspace.
     pub(crate) source: Option<String>,
 }
 
@@ -55,8 +56,8 @@ pub(crate) struct Target {
 impl Metadata {
     /// Runs cargo to read the metadata, without the network.
     ///
-    /// The metadata are only for the platform of this machine. Packages that only another platform
-    /// needs may never have been fetched.
+    /// The metadata are only for the platform of this machine. Cargo may never have fetched packages
+    /// that only another platform needs.
     pub(crate) fn read(root: &Path) -> Result<Self, Error> {
         let platform = host_platform(root)?;
         let command = cargo::cargo(
@@ -110,12 +111,12 @@ fn host_platform(root: &Path) -> Result<String, Error> {
 
 #[cfg(test)]
 pub(crate) mod fixture {
-    //! Functions that make packages for tests.
+    //! Functions that create packages for tests.
 
     use super::*;
 
-    /// Makes a package with the given normal and dev dependencies, which all are packages of this
-    /// workspace.
+    /// Creates a package with the given normal and dev dependencies. All these dependencies are
+    /// packages of this workspace.
     pub(crate) fn package(name: &str, normal: &[&str], dev: &[&str]) -> Package {
         let edge = |name: &&str, kind: Option<&str>| Dependency {
             name: (*name).to_owned(),
@@ -137,7 +138,7 @@ pub(crate) mod fixture {
         }
     }
 
-    /// Makes a workspace whose packages are all members.
+    /// Creates a workspace whose packages are all members.
     pub(crate) fn workspace(packages: Vec<Package>) -> Metadata {
         let workspace_members = packages.iter().map(|package| package.id.clone()).collect();
         Metadata { packages, workspace_members, target_directory: PathBuf::from("target") }

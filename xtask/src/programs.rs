@@ -11,8 +11,9 @@ use crate::cargo;
 use crate::error::Error;
 use crate::metadata::Metadata;
 
-/// The arguments that build `tarn`. The arguments do not contain `--bins`, because `--bins` would link
-/// this tool once more, with features that differ from those of `cargo xtask`.
+/// The arguments of the command that builds `tarn`. The arguments do not contain `--bins`, because
+/// `--bins` would link this tool once more. Linking with `--bins` would use other features than
+/// `cargo xtask`.
 const PROGRAM: [&str; 6] = ["build", "--locked", "--quiet", "--workspace", "--bin", "tarn"];
 /// The example that takes the least time to link.
 const SMALLEST: &str = "messages";
@@ -23,7 +24,7 @@ pub(crate) fn examples(root: &Path, metadata: &Metadata) -> Result<PathBuf, Erro
     Ok(metadata.target_directory.join("debug/examples"))
 }
 
-/// Builds `tarn`, with assertions and overflow checks, and makes a command that runs it in the
+/// Builds `tarn`, with assertions and overflow checks, and returns a command that runs `tarn` in the
 /// workspace's root.
 pub(crate) fn tarn(root: &Path) -> Result<Command, Error> {
     let metadata = Metadata::read(root)?;

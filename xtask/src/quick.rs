@@ -1,9 +1,10 @@
 //! `cargo xtask quick`: the checks that are most useful while a developer makes a change.
 //!
-//! Invariant: the command lints only crates in which git reports a changed file, and runs only the unit
-//! tests of these crates. The budgets of round trips and the random scenarios run if a changed crate is
-//! linked into them. Every command uses the same features and flags as the commands of
-//! `cargo xtask ci`. So neither `quick` nor `ci` causes the other command to compile again.
+//! Invariant: the command lints only crates in which git reports a changed file, and runs only the
+//! unit tests of these crates. The command runs the tests of round-trip budgets and the random
+//! scenarios if a changed crate is linked into them. Every command uses the same features and flags
+//! as the commands of `cargo xtask ci`. So neither `quick` nor `ci` causes the other command to
+//! compile again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,10 +24,11 @@ const SEEDS: &str = "500";
 const BUDGETS: (&str, &str) = ("tarn-engine", "rtt_budget");
 const PROTOCOLS: &str = "crates/engine/src/protocol/";
 
-/// The command line of `quick`. The command line selects the files that count as changed.
+/// The command line of `quick`. Its arguments select the files that count as changed.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The commit that the files are compared with [default: HEAD, or the commit before it if nothing differs]
+    /// The commit with which the files are compared [default: HEAD, or the commit before it if
+    /// nothing differs]
     #[arg(long, value_name = "COMMIT")]
     since: Option<String>,
 }
@@ -74,8 +76,7 @@ fn owners<'a>(root: &Path, metadata: &'a Metadata, files: &BTreeSet<String>) -> 
     metadata.members().into_iter().filter(owns).collect()
 }
 
-/// Returns the folder of the protocol to which all changed code belongs, if all of it belongs to one
-/// protocol.
+/// If all changed code belongs to one protocol, returns the folder of this protocol.
 fn only_protocol(files: &BTreeSet<String>) -> Option<&str> {
     let mut code = files.iter().filter(|file| file.ends_with(".rs") || file.ends_with(".toml"));
     let folder = |file: &'_ String| -> Option<usize> {

@@ -1,8 +1,8 @@
 //! Runs the engine under many random scenarios with crashes.
 //!
-//! Invariant: the seeds are the same on every machine and for every commit. So a new failure is caused
-//! by the change that is checked. Longer runs of the same command search for rare faults. A seed that
-//! fails ends the step with the command that replays it.
+//! Invariant: the seeds are the same on every machine and for every commit. So a new failure is
+//! caused by the change that is checked. Longer runs of the same command search for rare faults. If a
+//! seed fails, the step fails and prints the command that replays this seed.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The steps of `ci` and `test`. The steps run in order, their time is measured, and the first failure
-//! stops the command.
+//! The steps of `ci` and `test`. A command runs its steps in order and measures their times. The
+//! first failure stops the command.
 //!
 //! Invariant: a step's name is printed before the step's output, and its time after the output. After a
 //! failure, the last line names the step and the command.
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::times::{Taken, table};
 use crate::{examples, format, licences, litmus, schedules, tidy};
 
-/// One named piece of work.
+/// One step: a name, and the work that the step does.
 pub(crate) struct Step {
     name: &'static str,
     work: Work,
@@ -58,16 +58,16 @@ pub(crate) fn tests() -> Vec<Step> {
     ]
 }
 
-/// Returns the steps for models of the synchronisation of the local backend and of the lock table. The
-/// steps for models build in a separate folder, because they compile every crate with an additional
-/// flag.
+/// Returns the steps for models of the synchronisation of the local backend and of the lock table.
+/// These steps build in a separate folder, because they compile every crate with an additional flag.
 pub(crate) fn loom() -> Vec<Step> {
     let packages = ["-p", "tarn-fabric", "-p", "tarn-engine", "--test", "loom"];
     let folder = ["test", "--locked", "--target-dir", "target/loom"];
     vec![Step::cargo("loom", folder.into_iter().chain(packages)).with("RUSTFLAGS", "--cfg loom")]
 }
 
-/// Runs the steps of a command. Prints the time of each step, and stores the time in a file.
+/// Runs the steps of a command. The function prints the time of each step, and stores the time in a
+/// file.
 pub(crate) fn run(root: &Path, command: &'static str, steps: &[Step]) -> Result<(), Error> {
     let mut all = Vec::new();
     for step in steps {
@@ -86,7 +86,7 @@ pub(crate) fn run(root: &Path, command: &'static str, steps: &[Step]) -> Result<
 }
 
 impl Step {
-    /// Makes a step that runs a cargo command.
+    /// Creates a step that runs a cargo command.
     pub(crate) fn cargo<T: Into<String>>(
         name: &'static str,
         arguments: impl IntoIterator<Item = T>,
@@ -95,7 +95,7 @@ impl Step {
         Self { name, work: Work::Cargo { arguments, variable: None } }
     }
 
-    /// Makes a step that runs a function of this tool.
+    /// Creates a step that runs a function of this tool.
     pub(crate) fn check(
         name: &'static str,
         check: impl Fn(&Path) -> Result<(), Error> + 'static,

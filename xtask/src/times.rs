@@ -1,9 +1,9 @@
-//! The time that each step took. A table is printed at the end of a run, and a file gets one line of
-//! JSON for each step.
+//! The time that each step took. At the end of a run the tool prints a table of times. For each step
+//! the tool adds one line of JSON to a file.
 //!
-//! Invariant: a step's line is written as soon as the step ends, whether it passed or failed. So the
-//! file also has the steps of runs that a later step or a signal ended. The file only grows. `.ci/run`
-//! prints the lines that its own run has written.
+//! Invariant: the tool writes a step's line as soon as the step ends, whether the step passed or
+//! failed. So the file also has the steps of runs that a later step or a signal ended. The tool only
+//! appends to the file. The script `.ci/run` prints the lines that its own run has written.
 
 use std::io::Write;
 use std::path::Path;

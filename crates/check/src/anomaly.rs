@@ -1,37 +1,39 @@
-//! The violations that a history can show, each with the records, versions and transactions that
-//! prove it.
+//! The violations that a history can show. Each violation names the records, versions and
+//! transactions that prove it.
 //!
-//! Invariant: an anomaly carries all data that its text needs; it holds no index into the history.
+//! Invariant: an anomaly holds all data that its text needs. An anomaly holds no index into the
+//! history.
 //!
-//! Source: the phenomena of Adya, Liskov and O'Neil, *Generalized Isolation Level Definitions*,
-//! ICDE 2000 (G0, G1a-c, G-single, G2), with Adya's thesis, *Weak Consistency*, MIT 1999, for
-//! G-single. The suffix `-realtime` for cycles that need a real-time edge is from Kingsbury and
-//! Alvaro, *Elle*, VLDB 2020, as is G-nonadjacent. We say G2 for item and predicate
-//! anti-dependencies alike: an absent read is a read of one key.
+//! Source: the phenomena are those of Adya, Liskov and O'Neil, *Generalized Isolation Level
+//! Definitions*, ICDE 2000 (G0, G1a-c, G-single, G2). G-single is from Adya's thesis, *Weak
+//! Consistency*, MIT 1999. G-nonadjacent and the suffix `-realtime` are from Kingsbury and Alvaro,
+//! *Elle*, VLDB 2020. The suffix names cycles that need a real-time edge. We use the name G2 for both
+//! item and predicate anti-dependencies, because an absent read is a read of one key.
 
 use serde::Serialize;
 
 use crate::history::{TxnId, Version};
 
-/// A record by the name of its table.
+/// Names a record by its table's name and its key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RecordName {
     /// The table's name.
     pub table: String,
-    /// The key in it.
+    /// The record's key in the table.
     pub key: u64,
 }
 
-/// A transaction, with the data by which it is found in a log.
+/// A transaction, with the data by which a reader finds it in a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Party {
-    /// Its name.
+    /// The transaction's name.
     pub txn: TxnId,
-    /// The coordinator that ran it.
+    /// The coordinator that ran the transaction.
     pub coordinator: u32,
-    /// When it was invoked.
+    /// The time at which the transaction was invoked.
     pub invoked_ns: u64,
-    /// When it completed; `None` if it never did or its outcome is unknown.
+    /// The time at which the transaction completed. `None` means that the transaction never completed
+    /// or that its outcome is unknown.
     pub completed_ns: Option<u64>,
 }
 
@@ -41,7 +43,7 @@ pub struct Party {
 pub enum Seen {
     /// The transaction read this version.
     Present(Version),
-    /// The transaction found the record absent as of this version.
+    /// The transaction found no record. The record was absent as of this version.
     Absent(Version),
 }
 
@@ -49,34 +51,36 @@ pub enum Seen {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "dependency", rename_all = "snake_case")]
 pub enum Dependency {
-    /// ww: the first transaction wrote the version before the other's.
+    /// ww: the first transaction wrote the version just before the version that the second
+    /// transaction wrote.
     WriteWrite {
-        /// The record.
+        /// The record that both transactions wrote.
         record: RecordName,
-        /// The version of the first.
+        /// The version that the first transaction wrote.
         first: Version,
-        /// The version of the second.
+        /// The version that the second transaction wrote.
         second: Version,
     },
-    /// wr: the other transaction read a version that the first wrote.
+    /// wr: the second transaction read a version that the first transaction wrote.
     WriteRead {
-        /// The record.
+        /// The record that was written and read.
         record: RecordName,
-        /// The version written.
+        /// The version that the first transaction wrote.
         written: Version,
-        /// The place of the other's read.
+        /// The place of the second transaction's read.
         seen: Seen,
     },
-    /// rw: the first transaction read the version before the one that the other wrote.
+    /// rw: the first transaction read the version just before the version that the second transaction
+    /// wrote.
     ReadWrite {
-        /// The record.
+        /// The record that was read and written.
         record: RecordName,
-        /// The place of the first's read.
+        /// The place of the first transaction's read.
         seen: Seen,
-        /// The version the other wrote.
+        /// The version that the second transaction wrote.
         written: Version,
     },
-    /// The first transaction was over before the other began.
+    /// rt: the first transaction completed before the second transaction was invoked.
     RealTime,
 }
 
@@ -87,43 +91,46 @@ pub struct Step {
     pub from: Party,
     /// The transaction that comes second.
     pub to: Party,
-    /// The reason.
+    /// The reason why the first transaction must come before the second.
     #[serde(flatten)]
     pub dependency: Dependency,
 }
 
-/// Adya's name for a cycle, by its edges.
+/// Adya's name for a cycle, which depends on the kinds of edges in the cycle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub enum CyclePhenomenon {
-    /// Only ww.
+    /// The cycle has only ww edges.
     G0,
-    /// ww and wr.
+    /// The cycle has only ww and wr edges, and at least one wr edge.
     G1c,
-    /// Exactly one rw.
+    /// The cycle has exactly one rw edge.
     #[serde(rename = "G-single")]
     GSingle,
-    /// Two or more rw, no two of which follow one another: snapshot isolation forbids it as well.
+    /// The cycle has two or more rw edges, and no two of them follow one another. Snapshot isolation
+    /// also forbids a cycle in which no two rw edges follow one another.
     #[serde(rename = "G-nonadjacent")]
     GNonadjacent,
-    /// Two or more rw, two of which follow one another: write skew and its consequences.
+    /// The cycle has two or more rw edges, and two of them follow one another. A cycle with two
+    /// successive rw edges is write skew or a consequence of write skew.
     G2,
 }
 
-/// Class of a cycle.
+/// The class of a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct CycleClass {
-    /// The name by the cycle's dependencies.
+    /// Names the anomaly by the kinds of dependencies in the cycle.
     pub phenomenon: CyclePhenomenon,
-    /// Whether real time closes the cycle: without it the history may satisfy its level.
+    /// Whether the cycle needs a real-time edge. If it does, the history may satisfy a level without
+    /// the real-time rule.
     pub real_time: bool,
 }
 
-/// A cycle that is not shown step by step, because a shorter one is.
+/// A cycle that the report does not show step by step, because the report shows a shorter cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct LongerCycle {
-    /// The name by the cycle's dependencies.
+    /// Names the anomaly by the kinds of dependencies in the cycle.
     pub phenomenon: CyclePhenomenon,
-    /// The number of its transactions.
+    /// The number of transactions in the cycle.
     pub transactions: usize,
 }
 
@@ -133,132 +140,137 @@ pub struct LongerCycle {
 pub enum Anomaly {
     /// G1a: a transaction saw a change that only an aborted transaction made.
     AbortedRead {
-        /// The transaction that saw it.
+        /// The transaction that saw the change.
         reader: TxnId,
-        /// The transaction that made it and aborted.
+        /// The transaction that made the change and aborted.
         writer: TxnId,
-        /// The record.
+        /// The record that was changed.
         record: RecordName,
-        /// The place of the read.
+        /// The place of the reader's read.
         seen: Seen,
         /// The version of the aborted write.
         written: Version,
     },
-    /// G1b: a transaction read a version that its writer itself overwrote.
+    /// G1b: a transaction read a version that the version's writer itself overwrote.
     IntermediateRead {
-        /// The transaction that read it.
+        /// The transaction that read the overwritten version.
         reader: TxnId,
-        /// The transaction that wrote it and then wrote again.
+        /// The transaction that wrote the version and then wrote the record again.
         writer: TxnId,
-        /// The record.
+        /// The record that was read.
         record: RecordName,
-        /// The version read.
+        /// The version that was read.
         version: Version,
         /// The writer's next version.
         overwritten_by: Version,
     },
-    /// A transaction read a version that no transaction wrote and that is not the initial one.
+    /// A transaction read a version that no transaction wrote and that is not the initial version.
     UnwrittenVersion {
-        /// The transaction that read it.
+        /// The transaction that read the unwritten version.
         reader: TxnId,
-        /// The record.
+        /// The record that was read.
         record: RecordName,
-        /// The version read.
+        /// The version that was read.
         version: Version,
-        /// If the version stands before all writes: another version that does, and its reader.
+        /// Set if the version comes before all writes: another version that comes before all writes,
+        /// and its reader.
         other_initial: Option<(Version, TxnId)>,
     },
-    /// Two committed writes have one version: one of them is lost.
+    /// Two committed writes have the same version number, so one of the two writes is lost.
     DuplicateVersion {
-        /// One writer.
+        /// The transaction of the first write.
         first: TxnId,
-        /// The other.
+        /// The transaction of the second write.
         second: TxnId,
-        /// The record.
+        /// The record that both transactions wrote.
         record: RecordName,
-        /// The version both wrote.
+        /// The version number that both writes have.
         version: Version,
     },
     /// Another transaction's write lies between a transaction's read and its own write.
     LostUpdate {
-        /// The transaction that overwrote the version unseen.
+        /// The transaction that overwrote the missed version without having read it.
         txn: TxnId,
-        /// The record.
+        /// The record that was overwritten.
         record: RecordName,
-        /// The place of its read.
+        /// The place of this transaction's read.
         seen: Seen,
-        /// The version that it wrote.
+        /// The version that this transaction wrote.
         written: Version,
-        /// The transaction whose write it missed.
+        /// The transaction whose write `txn` missed.
         missed: TxnId,
-        /// The version it missed.
+        /// The version that `txn` missed.
         missed_version: Version,
     },
-    /// Two transactions disagree on the value of one version: a torn or misplaced read or write.
+    /// Two transactions recorded different values for one version. The cause is a torn or misplaced
+    /// read or write.
     ValueMismatch {
-        /// The record.
+        /// The record with the two values.
         record: RecordName,
-        /// The version.
+        /// The version with the two values.
         version: Version,
-        /// The transaction that saw the first value.
+        /// The transaction that recorded the first value.
         first: TxnId,
-        /// Whether it wrote this value (otherwise it read it).
+        /// Whether the first transaction wrote the first value. Otherwise the first transaction read
+        /// it.
         first_wrote: bool,
-        /// Hash of the first value.
+        /// The hash of the first value.
         first_fingerprint: u64,
-        /// The transaction that read another value.
+        /// The transaction that read the second value.
         second: TxnId,
-        /// Hash of the other value.
+        /// The hash of the second value.
         second_fingerprint: u64,
     },
-    /// A transaction read a version that is a delete.
+    /// A transaction found a record present at a version that is a delete.
     PresentReadOfDelete {
-        /// The transaction that read it.
+        /// The transaction that read the deleted record.
         reader: TxnId,
         /// The transaction that deleted the record.
         writer: TxnId,
-        /// The record.
+        /// The record that was deleted.
         record: RecordName,
         /// The version of the delete.
         version: Version,
     },
-    /// A transaction found a record absent where it was there.
+    /// A transaction found a record absent at a version at which the record was present.
     AbsentReadOfPresent {
-        /// The transaction that did not find it.
+        /// The transaction that did not find the record.
         reader: TxnId,
-        /// The record.
+        /// The record that was not found.
         record: RecordName,
-        /// The version as of which the record was said to be absent.
+        /// The version as of which the read reported the record as absent.
         floor: Version,
-        /// The version that was there and its writer, or `None` for the initial version.
+        /// The version of the record that was present, and this version's writer. `None` means the
+        /// initial version.
         present: Option<(Version, TxnId)>,
     },
-    /// A transaction saw its own write. Reads in a history are of versions that were there before
-    /// their transaction wrote.
+    /// A transaction saw its own write. In a history, a read shows the record as it was before the
+    /// read's own transaction wrote.
     OwnWriteRead {
-        /// The transaction that saw and wrote it.
+        /// The transaction that saw its own write.
         txn: TxnId,
-        /// The record.
+        /// The record that was read and written.
         record: RecordName,
-        /// The place of the read.
+        /// The place of the transaction's read.
         seen: Seen,
-        /// The version that it wrote.
+        /// The version that the transaction wrote.
         written: Version,
     },
-    /// Transactions that must each come before the next, in a circle.
+    /// Transactions that form a cycle: each transaction must come before the next one, and the last
+    /// transaction before the first one.
     Cycle {
-        /// Its class.
+        /// The class of the cycle.
         class: CycleClass,
-        /// If real time closes the cycle: a longer cycle that needs no real time, if one was found.
-        /// It runs through the same transactions, or through others that are all before one another
-        /// with them.
+        /// Set if real time closes the cycle: a longer cycle that needs no real time, if the checker
+        /// found one. The longer cycle lies in the same strongly connected component of the graph.
         without_real_time: Option<LongerCycle>,
-        /// Its edges; the last leads back to the beginning of the first.
+        /// The edges of the cycle. The last edge leads back to the transaction at which the first
+        /// edge begins.
         steps: Vec<Step>,
     },
 }
 
-/// The variants of [`Anomaly`], for counting.
+/// The kinds of [`Anomaly`], by which a report counts anomalies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "each is documented at the variant of Anomaly of the same name")]
@@ -276,7 +288,7 @@ pub enum AnomalyKind {
 }
 
 impl Anomaly {
-    /// Returns its kind.
+    /// Returns the anomaly's kind.
     pub fn kind(&self) -> AnomalyKind {
         match self {
             Self::AbortedRead { .. } => AnomalyKind::AbortedRead,
@@ -292,7 +304,7 @@ impl Anomaly {
         }
     }
 
-    /// The class of a cycle, `None` for anything else.
+    /// Returns the class of the cycle if the anomaly is a cycle, and otherwise `None`.
     pub fn cycle_class(&self) -> Option<CycleClass> {
         match self {
             Self::Cycle { class, .. } => Some(*class),
@@ -302,7 +314,7 @@ impl Anomaly {
 }
 
 impl CycleClass {
-    /// The class of a cycle with these edges.
+    /// Returns the class of a cycle with these edges.
     pub fn of(steps: &[Step]) -> Self {
         let count = |test: fn(&Dependency) -> bool| {
             steps.iter().filter(|step| test(&step.dependency)).count()
@@ -321,7 +333,7 @@ impl CycleClass {
     }
 }
 
-/// Whether two rw edges follow one another in this cycle.
+/// Returns whether two rw edges follow one another in this cycle.
 fn has_adjacent_rw(steps: &[Step]) -> bool {
     let is_rw =
         |at: usize| matches!(steps[at % steps.len()].dependency, Dependency::ReadWrite { .. });

@@ -1,29 +1,33 @@
-//! Decides whether a history is serializable, strictly or not, or snapshot isolated.
+//! Decides whether a history is strictly serializable, serializable, or snapshot isolated.
 //!
-//! A history is accepted if and only if two conditions hold. First, the direct serialization graph
-//! of its committed transactions has no cycle. Unknown transactions that were observed count as
-//! committed (see the module `unknown`), and for strict serializability the graph has real-time
-//! edges. Second, no read by itself is impossible: aborted, intermediate, never written, of a wrong
-//! value, of a record that was not there, of the transaction's own write, and so on. Because the
-//! version order is given, this is exact, not a heuristic.
+//! The checker accepts a history if and only if two conditions hold. First, the direct serialization
+//! graph of the history's committed transactions has no cycle. Transactions of unknown outcome that
+//! were observed count as committed (see the module `unknown`). For strict serializability the graph
+//! also has real-time edges. Second, no read is impossible by itself. A read is impossible if it
+//! shows, for example, an aborted, intermediate or unwritten version, a wrong value, a deleted
+//! record, or its own transaction's write. The history contains the version order, so this check is
+//! exact and not a heuristic.
 //!
-//! Under snapshot isolation a cycle counts only if no two rw edges follow one another in it (see
-//! the module `graph`). So write skew is accepted, and the anomaly of a read-only transaction
-//! beside it. A lost update, a fractured read, and a read of an old snapshot or of two are not.
+//! Under snapshot isolation a cycle counts only if no two of its rw edges follow one another (see the
+//! module `graph`). So snapshot isolation accepts write skew, and the read-only transaction anomaly.
+//! Snapshot isolation refuses a lost update, a fractured read, a read of an old snapshot, and a read
+//! of two snapshots.
 //!
-//! The real-time rule is the same at every level that has one: a transaction that was over before
-//! another began comes before it. Under snapshot isolation that means two things. A snapshot has
-//! all that was acknowledged before its transaction was invoked. A later reader never sees less
-//! than one that has ended. A system keeps the rule if it takes its snapshot at or after the
-//! beginning and its commit before the reply, both from one clock that only grows. A system that
-//! gives each session a snapshot of its own choice does not.
+//! The real-time rule is the same at every isolation level that has such a rule. If a transaction
+//! completed before another transaction was invoked, it comes before the other transaction. Under
+//! snapshot isolation the rule has two consequences. A snapshot contains all writes that were
+//! acknowledged before the snapshot's transaction was invoked. A later reader never sees an older
+//! state than a reader that has already completed. A system keeps the rule if it takes a
+//! transaction's snapshot after the transaction began, and its commit before the reply. Snapshots and
+//! commits must get their times from one clock that only grows. A system that lets each session
+//! choose its own snapshot does not keep the rule.
 //!
 //! Invariant: the report is a function of the history and the isolation level alone.
 //!
-//! Source: Adya, Liskov and O'Neil, *Generalized Isolation Level Definitions*, ICDE 2000, whose
-//! PL-3 is our `Serializable`. The real-time edges that make it strict are those of Kingsbury and
-//! Alvaro, *Elle*, VLDB 2020. Snapshot isolation is PL-SI of Adya's thesis, *Weak Consistency*, MIT
-//! 1999, with these edges.
+//! Source: Adya, Liskov and O'Neil, *Generalized Isolation Level Definitions*, ICDE 2000, whose PL-3
+//! is our `Serializable`. Strict serializability adds the real-time edges of Kingsbury and Alvaro,
+//! *Elle*, VLDB 2020. Snapshot isolation is PL-SI of Adya's thesis, *Weak Consistency*, MIT 1999,
+//! with real-time edges.
 
 use serde::Serialize;
 
@@ -37,26 +41,27 @@ use crate::report::{Counts, EdgeCounts, Report, Verdict};
 use crate::unknown::{Resolution, next_picks};
 use crate::versions::{self, Edge, kind};
 
-/// The level that a history is checked against. Weaker levels forbid fewer cycles.
+/// The isolation level for which a history is checked. Weaker levels forbid fewer cycles.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Isolation {
-    /// Some serial order explains all reads, and it respects real time.
+    /// Some serial order of the transactions explains all reads, and this order respects real time.
     #[default]
     StrictSerializable,
-    /// Some serial order explains all reads.
+    /// Some serial order of the transactions explains all reads.
     Serializable,
-    /// Snapshot isolation in real time: each transaction has a snapshot and a later commit, both
-    /// between its invocation and its completion. It reads the versions that were committed last
-    /// before its snapshot. Of two transactions that write one record, one has its snapshot after
-    /// the other's commit. Daudjee and Salem, *Lazy Database Replication with Snapshot Isolation*,
-    /// VLDB 2006, call this strong snapshot isolation.
+    /// Snapshot isolation in real time. Each transaction has a snapshot and a later commit, both
+    /// between its invocation and its completion. A transaction reads the versions that were
+    /// committed last before its snapshot. If two transactions write one record, one of the two takes
+    /// its snapshot after the other has committed. Daudjee and Salem, *Lazy Database Replication with
+    /// Snapshot Isolation*, VLDB 2006, call this level strong snapshot isolation.
     SnapshotIsolation,
 }
 
 impl Isolation {
-    /// Whether a transaction that was over before another began must come before it.
+    /// Returns whether the level has the real-time rule: a transaction that completed before another
+    /// was invoked must come before it.
     pub fn respects_real_time(self) -> bool {
         match self {
             Self::StrictSerializable | Self::SnapshotIsolation => true,
@@ -64,12 +69,13 @@ impl Isolation {
         }
     }
 
-    /// Whether a transaction reads at one moment and writes at another.
+    /// Returns whether, at this level, a transaction reads at one moment and writes at a later
+    /// moment.
     pub(crate) fn has_snapshots(self) -> bool {
         self == Self::SnapshotIsolation
     }
 
-    /// Its name in a report.
+    /// Returns the level's name in a report.
     pub fn name(self) -> &'static str {
         match self {
             Self::StrictSerializable => "strict serializable",
@@ -79,22 +85,25 @@ impl Isolation {
     }
 }
 
-/// How many ways to settle ambiguous unknown outcomes are tried before a violation is reported.
+/// The checker tries at most this many ways to settle ambiguous unknown outcomes before it reports a
+/// violation.
 const SETTLEMENTS: u64 = 32;
 
 /// Decides whether the history satisfies the isolation level.
 ///
-/// An unknown transaction is taken as committed if and only if it was observed by a transaction
-/// that is itself taken as committed. That one read a version that only the unknown one wrote, or
-/// found a record absent that only its delete can have removed. Any other unknown transaction is
-/// left out, which can neither hide nor make a violation among the rest.
+/// The checker takes a transaction of unknown outcome as committed if and only if another transaction
+/// taken as committed observed it. A transaction observes an unknown transaction by reading a version
+/// that only the unknown transaction wrote. It also observes the unknown transaction by not finding a
+/// record that only the unknown transaction's delete can have removed. The checker leaves out any
+/// other unknown transaction. Leaving out such a transaction neither hides nor creates a violation
+/// among the other transactions.
 ///
-/// Where several transactions could be the one observed, up to 32 ways to choose are tried. The
-/// history is accepted if one of them is, and [`Report::left_untried`] says whether there were
-/// more.
+/// If several unknown transactions could be the observed one, the checker tries up to 32 ways to
+/// choose. The checker accepts the history if it accepts one of these ways. [`Report::left_untried`]
+/// says whether some ways were not tried.
 ///
-/// Time and space are near-linear in the number of operations (linear apart from sorting), for each
-/// way that is tried.
+/// For each tried way, time and space are near-linear in the number of operations (linear apart from
+/// sorting).
 pub fn check(history: &History, isolation: Isolation) -> Report {
     let index = Index::build(history);
     let mut picks = Vec::new();
@@ -118,7 +127,7 @@ pub fn check(history: &History, isolation: Isolation) -> Report {
     }
 }
 
-/// Judges the history for one way to settle the unknown outcomes.
+/// Checks the history for one way to settle the unknown outcomes.
 fn judge(
     history: &History,
     index: &Index,
@@ -157,7 +166,7 @@ fn judge(
     }
 }
 
-/// Returns the cycle with all data that its text needs.
+/// Returns the anomaly of a cycle, with all data that its text needs.
 fn describe(history: &History, index: &Index, edges: &[Edge], shown: &Shown) -> Anomaly {
     let names = Names(history);
     let step = |hop: &Hop| Step {

@@ -1,18 +1,20 @@
-//! Finds the shortest cycle in each knot (strongly connected component of two or more transactions)
-//! of the graph; of several equally short ones, one of the worst class.
+//! Finds the shortest cycle in each knot of the graph. A knot is a strongly connected component of
+//! two or more transactions. If several cycles of a knot are equally short, the module takes a cycle
+//! of the worst class.
 //!
-//! Real time counts as one edge however far it leads: if T1 was over before T2 began, that closes a
-//! cycle, however many transactions lie between.
+//! A step in real time counts as one edge, however far it leads. If T1 completed before T2 was
+//! invoked, one edge leads from T1 to T2, however many transactions lie between them.
 //!
-//! Invariant: every reported path is a cycle. It is the shortest as long as the knot has at most
-//! [`STARTS`] places to begin at and the search's budget lasts. Beyond that it is a best effort,
-//! the same on every run. Levels are tried from G0 upwards, first without real time, then with it,
-//! and a later level counts only if its cycle is shorter. So a cycle with a real-time edge is
-//! reported only if all cycles without one are longer, and then the length of the shortest of those
-//! is reported too.
+//! Invariant: every reported path is a cycle. The reported cycle is the knot's shortest cycle if the
+//! knot has at most [`STARTS`] starting points and the search's budget lasts. Otherwise the cycle may
+//! be longer than the shortest one, but it is the same on every run. The module tries the levels from
+//! G0 upwards, first without real time and then with real time. The cycle of a later level counts
+//! only if it is shorter. So the report shows a cycle with a real-time edge only if all cycles
+//! without such an edge are longer. In this case the report also states the length of the shortest
+//! cycle without a real-time edge.
 //!
-//! Source: the search by class, beginning with the simplest edges, follows Kingsbury and Alvaro,
-//! *Elle: Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020.
+//! Source: the search by classes of cycles, which begins with the simplest edges, follows Kingsbury
+//! and Alvaro, *Elle: Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -23,7 +25,7 @@ use crate::scc::{Components, components};
 use crate::search::{Scope, Search};
 use crate::versions::kind::{INNER, RW, TIME, WR, WW};
 
-/// One edge of a cycle between transactions; `edge` is [`NO_EDGE`] for real time.
+/// One edge of a cycle, between two transactions. `edge` is [`NO_EDGE`] for an edge of real time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hop {
     pub from: u32,
@@ -31,7 +33,8 @@ pub(crate) struct Hop {
     pub edge: u32,
 }
 
-/// One class of cycle: the kinds of edge allowed, and whether exactly one rw edge must be added.
+/// One class of cycles: the kinds of edges that such a cycle may have, and whether exactly one rw
+/// edge must be added.
 struct Level {
     mask: u8,
     one_rw: bool,
@@ -52,33 +55,36 @@ const LEVELS: [Level; 8] = [
     level(WW | WR | RW | TIME, false),
 ];
 
-/// The first levels need no real time.
+/// The number of levels without real-time edges. The levels without real-time edges are the first
+/// elements of `LEVELS`.
 const WITHOUT_REAL_TIME: usize = 4;
 
-/// The shortest possible cycle.
+/// The number of edges of the shortest possible cycle.
 const SHORTEST: u32 = 2;
 
-/// The number of edges of a knot from which a search for a short cycle starts.
+/// The search for a short cycle starts from at most this many edges of a knot.
 const STARTS: usize = 4096;
 
-/// The number of rw edges of a knot that are tried as the only one of a cycle.
+/// The search tries at most this many rw edges of a knot as the only rw edge of a cycle.
 const RW_TRIES: usize = 256;
 
-/// The knots of a graph.
+/// The knots (strongly connected components) of a graph.
 pub(crate) struct Knots {
     pub total: u64,
-    /// A cycle of each of the smallest knots, those of the worst class first.
+    /// One cycle from each of the smallest strongly connected components. The cycles of the worst
+    /// class come first.
     pub cycles: Vec<Shown>,
 }
 
-/// The cycle that stands for a knot.
+/// The cycle that the report shows for a knot.
 pub(crate) struct Shown {
     pub hops: Vec<Hop>,
-    /// The shortest cycle found that needs no real time, if there is one.
+    /// The shortest cycle without real-time edges that the search found in the knot, if the search
+    /// found such a cycle.
     pub without_real_time: Option<Vec<Hop>>,
 }
 
-/// Finds the knots, and cycles in the `most` smallest.
+/// Finds the knots of the graph. For the `most` smallest knots the function also finds a short cycle.
 pub(crate) fn find(history: &History, graph: &Graph, most: usize) -> Knots {
     let whole = components(graph, WW | WR | RW | TIME | INNER, |_| true);
     let numbers = 0..whole.sizes.len() as u32;
@@ -111,7 +117,7 @@ pub(crate) fn find(history: &History, graph: &Graph, most: usize) -> Knots {
     Knots { total, cycles: knots.into_iter().map(shown).collect() }
 }
 
-/// The results for one knot so far.
+/// The results of the search for one knot so far.
 struct Knot {
     number: u32,
     best: Option<Path>,
@@ -123,19 +129,19 @@ impl Knot {
         Self { number, best: None, without_real_time: None }
     }
 
-    /// Returns the length of the shortest cycle so far.
+    /// Returns the length of the shortest cycle that was found in the knot so far.
     fn length(&self) -> u32 {
         self.best.as_ref().map_or(u32::MAX, |path| path.length)
     }
 }
 
-/// A path through the graph, by its slots: its beginning and the slots that it follows.
+/// A path through the graph: the node at which it begins, and the slots of edges that it follows.
 struct Path {
     start: u32,
     slots: Vec<u32>,
-    /// Its length; a stretch through time nodes counts as one edge.
+    /// The path's length in edges. A series of steps through time nodes counts as one edge.
     length: u32,
-    /// The level at which it was found.
+    /// The level at which the search found the path.
     level: usize,
 }
 
@@ -147,7 +153,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Looks in the knots for shorter cycles of the level's kinds of edge.
+    /// Searches the knots for shorter cycles that have only edges of the level's kinds.
     fn any(&mut self, knots: &mut [Knot], level: usize) {
         let mut in_open = vec![false; self.whole.sizes.len()];
         let open = knots.iter_mut().filter(|knot| knot.length() > SHORTEST);
@@ -161,7 +167,8 @@ impl Finder<'_> {
         open.into_iter().for_each(|knot| self.shorten(knot, &parts, level));
     }
 
-    /// Looks for a shorter cycle from each edge of the knot's parts, the most suspicious first.
+    /// Searches for a shorter cycle from each edge inside the knot's components, the most suspicious
+    /// edges first.
     fn shorten(&mut self, knot: &mut Knot, parts: &Components, level: usize) {
         let mask = LEVELS[level].mask;
         let (whole, number) = (&self.whole.of, knot.number);
@@ -185,7 +192,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Looks in a knot for a shorter cycle with exactly one rw edge.
+    /// Searches a knot for a shorter cycle with exactly one rw edge.
     fn one_rw(&mut self, knot: &mut Knot, level: usize) {
         let mask = LEVELS[level].mask;
         let (whole, number) = (&self.whole.of, knot.number);
@@ -209,9 +216,9 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns the edges of these kinds that are `inside`, the ones that lead furthest back in time
-    /// first. In a run of a correct system few dependencies contradict the clock, so these edges
-    /// are likely to lie on short cycles.
+    /// Returns the edges of these kinds for which `inside` holds. Edges that lead furthest back in
+    /// time come first. In a run of a correct system few dependencies contradict the clock, so edges
+    /// that lead back in time are likely to lie on short cycles.
     fn suspicious(
         &self,
         inside: impl Fn(u32, u32) -> bool,
@@ -237,8 +244,8 @@ impl Finder<'_> {
         edges.into_iter().map(|(_, from, slot)| (from, slot)).collect()
     }
 
-    /// Returns the time from the end of the second node's transaction to the invocation of the
-    /// first's.
+    /// Returns the time from the end of the second node's transaction to the invocation of the first
+    /// node's transaction.
     fn backwards_ns(&self, first: u32, second: u32) -> i128 {
         let txn = |node| self.graph.txn(node).expect("a dependency is between transactions");
         let [first, second] =
@@ -246,12 +253,13 @@ impl Finder<'_> {
         i128::from(first.invoked_ns) - i128::from(second.real_time_end_ns())
     }
 
-    /// Returns the length of a path; a stretch through time nodes counts as one edge.
+    /// Returns the length of a path in edges. A series of steps through time nodes counts as one
+    /// edge.
     fn length(&self, slots: &[u32]) -> u32 {
         slots.iter().map(|&slot| self.search.cost(self.graph, slot)).sum()
     }
 
-    /// The path's edges between transactions.
+    /// Returns the path's edges between transactions.
     fn hops(&self, path: &Path) -> Vec<Hop> {
         let mut hops = Vec::new();
         let mut from = self.graph.txn(path.start).expect("paths begin at transactions");

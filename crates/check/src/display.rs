@@ -1,7 +1,8 @@
-//! Anomalies in words: one line a cycle's edge, one sentence for anything else.
+//! Prints anomalies in words. A cycle gets one line per edge, and any other anomaly gets one
+//! sentence.
 //!
-//! Invariant: times are printed exactly (nanoseconds as milliseconds, trailing zeros cut to three
-//! places), so that two times that differ never look alike.
+//! Invariant: times are printed exactly, so two different times never look alike. Nanoseconds are
+//! printed as milliseconds, and trailing zeros after the third decimal are omitted.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use crate::anomaly::{
     Seen, Step,
 };
 
-/// Nanoseconds as milliseconds with at least three decimals.
+/// A time in nanoseconds, which prints as milliseconds with at least three decimals.
 struct Millis(u64);
 
 impl fmt::Display for Millis {
@@ -76,7 +77,7 @@ impl fmt::Display for Step {
 }
 
 impl Dependency {
-    /// ww, wr, rw or rt.
+    /// Returns the short name of the edge's kind: ww, wr, rw or rt.
     pub fn short(&self) -> &'static str {
         match self {
             Self::WriteWrite { .. } => "ww",
@@ -106,7 +107,7 @@ impl fmt::Display for CycleClass {
 }
 
 impl AnomalyKind {
-    /// The anomaly's name, with Adya's where there is one.
+    /// Returns the anomaly's name, with Adya's name for the anomaly if Adya has named it.
     pub fn name(self) -> &'static str {
         match self {
             Self::AbortedRead => "aborted read (G1a)",

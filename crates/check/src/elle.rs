@@ -1,33 +1,35 @@
-//! Export of a history for Elle, so that a second, independent checker can judge it.
+//! Exports a history for Elle, so that a second, independent checker can check the history.
 //!
-//! The output is a Jepsen history in EDN, one operation map a line, in time order. Every
-//! transaction is an `:invoke` and an `:ok`, `:fail` (aborted) or `:info` (unknown) of function
-//! `:txn`. Keys are strings `"table:key"`. A value is the version number that a write installed,
-//! which is unique for its key in a correct history. Elle does not know the version order, so the
-//! form decides how much of the order it can infer:
+//! The output is a Jepsen history in EDN, in time order, with one operation map per line. Every
+//! transaction gives an `:invoke` and an `:ok`, `:fail` (aborted) or `:info` (unknown) of function
+//! `:txn`. Keys are strings `"table:key"`. A value is the version number that a write installed. In a
+//! correct history each version number of a key is unique. Elle does not know the version order. So
+//! the form of the export decides how much of this order Elle can infer:
 //!
 //! - [`ElleModel::ListAppend`]: a write of version v is `[:append K v]`, a read is `[:r K [...]]`
-//!   with all versions up to the one read. Every read tells Elle the whole order before it, so it
-//!   infers the most. The lists grow with the versions: a key with n versions and as many reads
-//!   takes space quadratic in n. For hot keys or long runs use the other form.
-//! - [`ElleModel::RwRegister`]: `[:w K v]` and `[:r K v]`, linear in size. Elle infers the order
-//!   only from reads followed by writes and from the assumptions of its options
-//!   `:linearizable-keys?`, `:sequential-keys?` and `:wfr-keys?`.
+//!   with all versions up to the version that was read. Every read tells Elle the whole version order
+//!   before the read, so Elle infers the most from this form. The lists grow with the number of
+//!   versions. A key with n versions and n reads takes space quadratic in n. For hot keys or long
+//!   runs use [`ElleModel::RwRegister`].
+//! - [`ElleModel::RwRegister`]: a write is `[:w K v]` and a read is `[:r K v]`, so the size is
+//!   linear. Elle infers the version order only from reads followed by writes and from the
+//!   assumptions of its options `:linearizable-keys?`, `:sequential-keys?` and `:wfr-keys?`.
 //!
-//! The export loses some facts. The initial version is the empty list, or `nil`. A delete is a
-//! write like any other (its version is the tombstone), and an absent read is a read of everything
-//! up to its floor. So Elle does not notice a record that is present and should be absent, or the
-//! other way round, nor two initial versions, nor a wrong value.
+//! The export loses some facts. The initial version becomes the empty list, or `nil`. A delete
+//! becomes an ordinary write, whose version is the tombstone. An absent read becomes a read of all
+//! versions up to its floor. So Elle does not notice a record that is present and should be absent,
+//! or absent and should be present. Elle also does not notice two initial versions or a wrong value.
 //!
-//! A Jepsen process runs one operation at a time and is gone after an `:info`, while one
-//! coordinator may run many: processes are numbered afresh. An unknown transaction is settled as
-//! `check` settles it first; those of its versions that were not observed are in no list.
+//! A Jepsen process runs one operation at a time, and never runs again after an `:info`. One
+//! coordinator may run many operations at a time, so the export numbers the processes anew. The
+//! export settles an unknown transaction as `check` settles it in its first try. Versions of an
+//! unknown transaction that were not observed are in no list.
 //!
-//! The export is the same for every level. Elle's option `:consistency-models` gives the level:
-//! `:strict-serializable`, `:serializable`, or `:strong-snapshot-isolation`.
+//! The export is the same for every isolation level. Elle's option `:consistency-models` sets the
+//! level: `:strict-serializable`, `:serializable`, or `:strong-snapshot-isolation`.
 //!
-//! Invariant: events at one instant put invocations before completions, so that Elle sees B after A
-//! exactly if A completed before B was invoked.
+//! Invariant: if events have the same time, the export writes invocations before completions. So Elle
+//! orders B after A exactly if A completed before B was invoked.
 //!
 //! Source: Kingsbury and Alvaro, *Elle: Inferring Isolation Anomalies from Experimental
 //! Observations*, VLDB 2020.
@@ -39,16 +41,17 @@ use crate::history::{History, NEVER_NS, Outcome, Read, RecordId, Transaction};
 use crate::index::Index;
 use crate::unknown::Resolution;
 
-/// The form in which Elle gets reads and writes.
+/// The form in which the export writes reads and writes for Elle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElleModel {
-    /// Values are lists of all versions so far: most is inferred, quadratic size for each key.
+    /// A value is a list of all versions so far. Elle infers the most from this form, and its size is
+    /// quadratic for each key.
     ListAppend,
-    /// Values are version numbers: less is inferred, linear size.
+    /// A value is a version number. Elle infers less from this form, and its size is linear.
     RwRegister,
 }
 
-/// Writes the history as EDN, one operation a line.
+/// Writes the history as EDN, one operation per line.
 pub fn export(history: &History, model: ElleModel, out: &mut impl Write) -> io::Result<()> {
     let index = Index::build(history);
     let included = Resolution::settle(history, &index, &[]).included;
@@ -76,7 +79,8 @@ pub fn export(history: &History, model: ElleModel, out: &mut impl Write) -> io::
     Ok(())
 }
 
-/// The beginning or the end of a transaction; the derived order is the order of the output.
+/// The beginning or the end of a transaction. The derived order of these events is their order in the
+/// output.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     at_ns: u64,
@@ -94,7 +98,8 @@ fn events(history: &History) -> Vec<Event> {
     events
 }
 
-/// Gives each transaction a process: the lowest one that is free.
+/// Assigns a process to each transaction. The assigned process is the free process with the lowest
+/// number.
 fn assign_processes(history: &History, events: &[Event]) -> Vec<u32> {
     let mut process = vec![0; history.transactions.len()];
     let mut free = BTreeSet::new();
@@ -121,8 +126,8 @@ struct Exporter<'a> {
 }
 
 impl Exporter<'_> {
-    /// Writes a transaction's operations, reads first: they are of others' versions, never of its
-    /// own.
+    /// Writes a transaction's operations, reads first. The reads come first because a transaction
+    /// never reads versions that it wrote itself.
     fn operations(&self, txn: &Transaction, ended: bool, out: &mut impl Write) -> io::Result<()> {
         let mut separator = "";
         for read in &txn.reads {
@@ -161,7 +166,8 @@ impl Exporter<'_> {
         write!(out, ":{}\"", record.key)
     }
 
-    /// Writes the value of a read: a list, or the last element of that list.
+    /// Writes the value of a read. The value is a list of versions, or only the last version of this
+    /// list.
     fn seen(&self, read: &Read, out: &mut impl Write) -> io::Result<()> {
         let versions = self.versions_up_to(read);
         match self.model {
@@ -180,8 +186,9 @@ impl Exporter<'_> {
         }
     }
 
-    /// Returns the versions that make up the value of a read; none for the initial version. A
-    /// version without a writer, or whose writer aborted, is the last in the lists of its readers.
+    /// Returns the versions that form the value of a read. The initial version gives no versions. If
+    /// a version has no writer, or its writer aborted, this version is the last one in the lists of
+    /// its readers.
     fn versions_up_to(&self, read: &Read) -> Vec<u64> {
         let ops = &self.index.ops[self.index.range_of(read.record)];
         let upto = &ops[..ops.partition_point(|op| op.version <= read.version)];
@@ -198,7 +205,8 @@ impl Exporter<'_> {
     }
 }
 
-/// EDN's plain integers are signed 64-bit; larger ones need a suffix.
+/// Writes an integer in EDN. EDN's plain integers have 64 bits with sign, and larger integers need a
+/// suffix.
 fn integer(number: u64, out: &mut impl Write) -> io::Result<()> {
     let suffix = if i64::try_from(number).is_ok() { "" } else { "N" };
     write!(out, "{number}{suffix}")

@@ -1,6 +1,7 @@
-//! The faults that a history file can have, in words that say the place and the remedy.
+//! The faults that a history file can have. The text of a fault names its place and its remedy.
 //!
-//! Invariant: every message starts with the file's name, and names the line when there is one.
+//! Invariant: every message starts with the file's name, and names the line if the fault lies in one
+//! line.
 
 use std::error::Error;
 use std::fmt;
@@ -13,68 +14,68 @@ use crate::format::{FORMAT, FieldProblem};
 pub struct HistoryError {
     /// The file, as the caller named it.
     pub file: String,
-    /// The fault.
+    /// The fault of the file.
     pub problem: Problem,
 }
 
 /// A fault of a history file.
 #[derive(Debug)]
 pub enum Problem {
-    /// The operating system refused.
+    /// The operating system refused an operation on the file.
     Io {
-        /// The operation: `open`, `read`, `write`, ...
+        /// The refused operation: `open`, `read`, `write`, ...
         doing: &'static str,
-        /// The refusal.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file has no byte in it.
+    /// The file is empty.
     Empty,
     /// The first line is not a header.
     NotAHistory {
-        /// The line, or its beginning.
+        /// The file's first line, or its beginning.
         found: String,
     },
-    /// A history, but of another version of the format.
+    /// The file is a history in another version of the format.
     OtherFormat {
         /// The format's number in the header.
         found: u64,
     },
     /// A line is not JSON.
     Syntax {
-        /// Counted from 1.
+        /// The number of the line, counted from 1.
         line: u64,
         /// The parser's message.
         message: String,
     },
     /// A field holds a wrong value.
     Field {
-        /// Counted from 1.
+        /// The number of the line, counted from 1.
         line: u64,
-        /// The field, and the values that it may hold.
+        /// The field with the wrong value, and the values that this field may hold.
         field: FieldProblem,
     },
-    /// The file ends without its footer.
+    /// The file ends without a footer.
     CutShort {
-        /// Whole transactions before the end.
+        /// The number of whole transactions before the end of the file.
         transactions: u64,
-        /// The line that breaks off, if one does.
+        /// The number of the incomplete line at the end, if the file has one.
         broken_line: Option<u64>,
     },
-    /// The footer's count differs from the number of lines.
+    /// The number of transactions in the footer differs from the number of transactions in the file.
     CountMismatch {
-        /// The footer's count.
+        /// The number of transactions that the footer states.
         footer: u64,
-        /// The number of transactions read.
+        /// The number of transactions that were read from the file.
         read: u64,
     },
-    /// There is something behind the footer.
+    /// The file has further content after the footer.
     AfterFooter {
-        /// Counted from 1.
+        /// The number of the line after the footer, counted from 1.
         line: u64,
     },
-    /// Two transactions have one id.
+    /// Two transactions of the file have the same id.
     DuplicateId {
-        /// The id.
+        /// The id that two transactions have.
         id: u64,
     },
 }

@@ -1,6 +1,7 @@
-//! Reading and writing history files, one transaction at a time (for the format see `format`).
+//! Reads and writes history files, one transaction at a time. The module `format` defines the format.
 //!
-//! Invariant: the file appears under its own name only when it is whole, footer included.
+//! Invariant: a history file appears under its own name only when it is complete, including the
+//! footer.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +16,7 @@ use crate::format::{self, FORMAT, FieldProblem, Footer, Header};
 use crate::history::{History, Transaction};
 use crate::whole_file::WholeFile;
 
-/// Writes a history as the run goes on.
+/// Writes a history to a file while the run continues.
 ///
 /// ```
 /// # use tarn_check::{History, HistoryWriter, Transaction};
@@ -35,7 +36,7 @@ pub struct HistoryWriter {
 }
 
 impl HistoryWriter {
-    /// Opens `NAME.partial` next to `path` and writes the header.
+    /// Creates the file `NAME.partial` beside `path` and writes the header to it.
     pub fn create(
         path: &Path,
         meta: &BTreeMap<String, String>,
@@ -50,14 +51,14 @@ impl HistoryWriter {
         Ok(writer)
     }
 
-    /// Appends one transaction.
+    /// Appends one transaction to the file.
     pub fn write(&mut self, txn: &Transaction) -> Result<(), HistoryError> {
         self.line(txn)?;
         self.transactions += 1;
         Ok(())
     }
 
-    /// Writes the footer and gives the file its name.
+    /// Writes the footer and renames the file to its final name.
     pub fn finish(mut self) -> Result<(), HistoryError> {
         self.line(&Footer { end: true, transactions: self.transactions })?;
         self.out.finish().map_err(|error| HistoryError::io(&self.name, "finish", error))
@@ -135,16 +136,16 @@ impl History {
     }
 }
 
-/// The lines of a file with their numbers, in one buffer.
+/// Reads the lines of a file into one buffer, and counts the lines.
 struct Lines<R> {
     input: R,
     buffer: Vec<u8>,
-    /// The number of the line last given out, counted from 1.
+    /// The number of the line that was returned last, counted from 1.
     number: u64,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The next line that is not blank, with its line end if it has one.
+    /// Returns the next line that is not blank, with its line end if it has a line end.
     fn next(&mut self) -> Result<Option<&[u8]>, Problem> {
         loop {
             self.buffer.clear();
@@ -196,7 +197,8 @@ fn parse_line(line: &[u8], tables: usize) -> Result<Line, LineProblem> {
     }
 }
 
-/// Parses a line that is not a transaction: the footer, or an error to be explained.
+/// Parses a line that is not a transaction. The line is the footer, or it has an error that the
+/// function explains.
 fn parse_other_line(line: &[u8], error: &serde_json::Error) -> Result<Line, LineProblem> {
     let value: Value =
         serde_json::from_slice(line).map_err(|error| LineProblem::Syntax(error.to_string()))?;

@@ -1,14 +1,16 @@
-//! The anomalies found so far: all counted, the first few of each kind listed.
+//! The anomalies that the checker has found so far. All anomalies are counted, and the first few of
+//! each kind are listed.
 //!
-//! Invariant: anomalies are listed in the order of discovery, which is that of records and
-//! versions. So the same history gives the same list.
+//! Invariant: anomalies are listed in the order in which the checker finds them, which is the order
+//! of records and versions. So the same history gives the same list.
 
 use std::collections::BTreeMap;
 
 use crate::anomaly::{Anomaly, AnomalyKind, Party, RecordName};
 use crate::history::{History, NEVER_NS, RecordId, TxnId};
 
-/// The number of anomalies of each kind that a report lists; the rest are only counted.
+/// The largest number of anomalies of each kind that a report lists. The report only counts further
+/// anomalies of a kind.
 pub const LISTED_PER_KIND: usize = 10;
 
 #[derive(Default)]
@@ -18,7 +20,8 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Counts one anomaly and, if there is still room for its kind, lists it.
+    /// Counts one anomaly. Lists the anomaly if fewer than [`LISTED_PER_KIND`] anomalies of its kind
+    /// are listed.
     pub fn add(&mut self, kind: AnomalyKind, describe: impl FnOnce() -> Anomaly) {
         let total = self.totals.entry(kind).or_default();
         *total += 1;
@@ -30,7 +33,7 @@ impl Findings {
     }
 }
 
-/// Names of the things that the checker knows by number.
+/// Finds the names of records and transactions that the checker knows by number.
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'a>(pub &'a History);
 

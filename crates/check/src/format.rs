@@ -1,4 +1,5 @@
-//! The history file: JSON lines, one header object, one object a transaction, one footer object.
+//! The format of the history file: JSON lines with one header object, one object per transaction, and
+//! one footer object.
 //!
 //! ```text
 //! {"tarn_history":1,"meta":{"workload":"bank"},"tables":["savings"]}
@@ -6,12 +7,13 @@
 //!  "reads":[[TABLE,KEY,VERSION,PRESENT,FINGERPRINT]],"writes":[[TABLE,KEY,VERSION,KIND,FINGERPRINT]]}
 //! {"end":true,"transactions":1}
 //! ```
-//! (a transaction is on one line; `completed_ns` is `null` if it never completed). Transactions may
-//! stand in any order.
+//! In the file a transaction is on one line. `completed_ns` is `null` if the transaction never
+//! completed. Transactions may be in any order.
 //!
-//! Invariant: a file without its footer is not a history, so a run that was cut short can never
-//! pass for a clean one. Lines are parsed straight into the model. Only a line that fails is parsed
-//! again, slowly, by [`explain`], to say which field is wrong and which values it may hold.
+//! Invariant: a file without its footer is not a history, so the file of an interrupted run never
+//! counts as a complete history. The reader parses lines directly into the model of the history. If a
+//! line fails to parse, [`explain`] parses it again, more slowly. [`explain`] says which field is
+//! wrong and which values this field may hold.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +22,10 @@ use serde_json::{Map, Value};
 
 use crate::history::{Read, RecordId, Transaction, Version, Write, WriteKind};
 
-/// The format's number, the value of `tarn_history` in the header.
+/// The number of the file format, which is the value of `tarn_history` in the header.
 pub const FORMAT: u64 = 1;
 
-/// First line.
+/// The first line of a history file.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Header {
     pub tarn_history: u64,
@@ -31,7 +33,7 @@ pub(crate) struct Header {
     pub tables: Vec<String>,
 }
 
-/// Last line.
+/// The last line of a history file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Footer {
@@ -44,9 +46,9 @@ pub(crate) struct Footer {
 pub struct FieldProblem {
     /// The field, such as `reads[2].version`.
     pub field: String,
-    /// The value found, as JSON.
+    /// The value that the field has in the file, as JSON.
     pub found: String,
-    /// The allowed values.
+    /// The values that the field may have.
     pub allowed: String,
 }
 
@@ -99,7 +101,7 @@ impl<'de> Deserialize<'de> for Write {
     }
 }
 
-/// `completed_ns`: `null` stands for [`crate::NEVER_NS`].
+/// Reads and writes the field `completed_ns`, where `null` means [`crate::NEVER_NS`].
 pub(crate) mod completion {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -114,8 +116,8 @@ pub(crate) mod completion {
     }
 }
 
-/// Checks a parsed transaction for the faults that are left: a table that the header does not name,
-/// an end before the beginning.
+/// Checks a parsed transaction for two faults that parsing does not find. The faults are a table
+/// number that the header does not define, and an end before the beginning.
 pub(crate) fn validate(txn: &Transaction, tables: usize) -> Result<(), FieldProblem> {
     if txn.completed_ns < txn.invoked_ns {
         let allowed = format!("null or at least invoked_ns = {}", txn.invoked_ns);
@@ -137,8 +139,8 @@ pub(crate) fn validate(txn: &Transaction, tables: usize) -> Result<(), FieldProb
 const FIELDS: [&str; 7] =
     ["id", "coordinator", "invoked_ns", "completed_ns", "outcome", "reads", "writes"];
 
-/// Says which field of a transaction line that does not parse is wrong. Returns `None` if every
-/// field is right, which the caller reports as a syntax error.
+/// Returns the wrong field of a transaction line that does not parse. If every field is right, the
+/// function returns `None`, and the caller reports a syntax error.
 pub(crate) fn explain(line: &Value) -> Option<FieldProblem> {
     let Value::Object(object) = line else {
         return Some(FieldProblem::new("transaction", line, "an object"));

@@ -1,46 +1,50 @@
 //! The direct serialization graph with real time, as one compact adjacency list.
 //!
-//! Real-time order is quadratic if written out. Instead, every completion is an auxiliary *time
-//! node*. A transaction has an edge to the node of its completion, each time node has one to the
-//! next, and the last completion before an invocation has one to the transaction invoked. Then
-//! there is a path through time nodes from A to B exactly if A completed before B was invoked, with
-//! at most three edges a transaction. Elle (Kingsbury and Alvaro, VLDB 2020) takes the transitive
-//! reduction of the order for the same purpose; the chain is simpler and needs no search.
+//! The real-time order has quadratically many edges if all its edges are stored. Instead, every
+//! completion gets an auxiliary *time node*. A transaction has an edge to the time node of its
+//! completion, and each time node has an edge to the next time node. The last completion before an
+//! invocation has an edge to the invoked transaction. Then a path through time nodes leads from A to
+//! B exactly if A completed before B was invoked. The graph has at most three such edges per
+//! transaction. Elle (Kingsbury and Alvaro, VLDB 2020) uses the transitive reduction of the order for
+//! the same purpose. The chain of time nodes is simpler than this reduction and needs no search.
 //!
-//! Under snapshot isolation a transaction is two nodes, its *snapshot* and its later *commit*. Its
-//! dependencies (ww, wr, real time) were committed before its snapshot; rw says only that a
-//! snapshot comes before a commit. So a cycle of this graph is a cycle of dependencies in which no
-//! two rw edges follow one another. A history is snapshot isolated exactly if it has no such cycle
-//! (Fekete et al., *Making Snapshot Isolation Serializable*, TODS 2005; Cerone and Gotsman,
-//! *Analysing Snapshot Isolation*, JACM 2018).
+//! Under snapshot isolation a transaction has two nodes, its *snapshot* and its later *commit*. The
+//! transactions on which it depends (ww, wr, real time) were committed before its snapshot. An rw
+//! edge says only that a snapshot comes before a commit. So a cycle of this graph is a cycle of
+//! dependencies in which no two rw edges follow one another. A history is snapshot isolated exactly
+//! if this graph has no cycle (Fekete et al., *Making Snapshot Isolation Serializable*, TODS 2005;
+//! Cerone and Gotsman, *Analysing Snapshot Isolation*, JACM 2018).
 //!
-//! If there is none, the order of the points can be stretched so that both points of each
-//! transaction lie between its invocation and its completion. Each point gets the latest invocation
-//! among those up to it as its time. That is not after its own transaction's completion, or real
-//! time would order them otherwise.
+//! If the graph has no cycle, its nodes have an order. The nodes can then get times such that both
+//! nodes of each transaction lie between its invocation and its completion. Each node gets as its
+//! time the latest invocation among all transactions up to this node in the order. This time is not
+//! after the completion of the node's own transaction. Otherwise a real-time edge would put the node
+//! earlier in the order.
 //!
-//! Invariant: nodes below `time_from` are transactions: their commits first, then their snapshots,
-//! if they have any. The other nodes are time nodes in time order. Time nodes alone form no cycle,
-//! nor do both nodes of one transaction.
+//! Invariant: nodes below `time_from` belong to transactions: first the commits of all transactions,
+//! then their snapshots, if the graph has snapshots. The other nodes are time nodes in time order.
+//! Time nodes alone form no cycle. The two nodes of one transaction alone form no cycle either.
 
 use crate::history::{History, NEVER_NS};
 use crate::index::Index;
 use crate::versions::{Edge, kind};
 
-/// Stands for "no edge of the dependency graph": the slot is one of real time.
+/// The value of `edge` for a slot without a dependency. The slot belongs to an edge of real time, or
+/// leads from a snapshot to its commit.
 pub(crate) const NO_EDGE: u32 = u32::MAX;
 
-/// Adjacency list; the edges that leave a node fill the slots `first[node]..first[node + 1]`.
+/// The adjacency list of the graph. The edges that leave a node are in the slots
+/// `first[node]..first[node + 1]`.
 pub(crate) struct Graph {
     nodes: Nodes,
     first: Vec<u32>,
     pub target: Vec<u32>,
     pub kind: Vec<u8>,
-    /// Index of the dependency, or [`NO_EDGE`].
+    /// For each slot the index of its dependency, or [`NO_EDGE`].
     pub edge: Vec<u32>,
 }
 
-/// The numbers of the nodes.
+/// Computes the numbers of the nodes of transactions.
 #[derive(Clone, Copy)]
 pub(crate) struct Nodes {
     txns: u32,
@@ -52,13 +56,13 @@ impl Nodes {
         Self { txns, has_snapshots }
     }
 
-    /// Returns the node at which a transaction's versions come to be.
+    /// Returns the node at which a transaction installs its versions.
     fn commit(self, txn: u32) -> u32 {
         txn
     }
 
-    /// Returns the node at which a transaction reads: edges from all that must come before it lead
-    /// here.
+    /// Returns the node at which a transaction reads: the edges from all transactions that must come
+    /// before this transaction lead to this node.
     fn snapshot(self, txn: u32) -> u32 {
         if self.has_snapshots { self.txns + txn } else { txn }
     }
@@ -85,7 +89,7 @@ impl Nodes {
     }
 }
 
-/// A slot that is being made.
+/// An edge that will become a slot of the adjacency list.
 struct Arc {
     from: u32,
     to: u32,
@@ -137,29 +141,31 @@ impl Graph {
         self.first[node as usize]
     }
 
-    /// The slots of the edges that leave `node`.
+    /// Returns the slots of the edges that leave `node`.
     pub fn slots(&self, node: u32) -> std::ops::Range<u32> {
         self.first[node as usize]..self.first[node as usize + 1]
     }
 
-    /// The first time node: those below are transactions.
+    /// Returns the number of the first time node. All nodes with lower numbers belong to
+    /// transactions.
     pub fn time_from(&self) -> u32 {
         self.nodes.time_from()
     }
 
-    /// The transaction of a node, `None` for time.
+    /// Returns the transaction of a node, or `None` for a time node.
     pub fn txn(&self, node: u32) -> Option<u32> {
         let Nodes { txns, .. } = self.nodes;
         (node < self.time_from()).then(|| if node < txns { node } else { node - txns })
     }
 }
 
-/// The completions in time order, and the transactions that were invoked after each.
+/// The completions in time order, and the transactions that were invoked after each completion.
 #[derive(Default)]
 pub(crate) struct TimeOrder {
-    /// (time, transaction), sorted.
+    /// The completions: pairs (time, transaction), sorted.
     completions: Vec<(u64, u32)>,
-    /// (time node counted from 0, transaction invoked after it and before the next).
+    /// The invocations: pairs (time node, transaction). The transaction was invoked after this time
+    /// node, counted from 0, and before the next time node.
     invoked_after: Vec<(u32, u32)>,
 }
 
@@ -180,7 +186,8 @@ impl TimeOrder {
         Self { completions, invoked_after }
     }
 
-    /// Returns how many transactions were invoked after some other was over.
+    /// Returns the number of transactions that were invoked after some other transaction had
+    /// completed.
     pub fn edges(&self) -> u64 {
         self.invoked_after.len() as u64
     }

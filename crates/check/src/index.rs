@@ -1,15 +1,17 @@
 //! All operations of a history in one vector, sorted by record, then by version.
 //!
-//! Invariant: within a record, operations stand in version order. At one version the writes stand
-//! before the present reads, and these before the absent reads. So one sweep over a record sees
-//! each read right after the write it reads, and right before the write that overwrites it. Reads
-//! of aborted transactions are left out: they promise nothing.
+//! Invariant: within a record, operations are in version order. At one version writes come before
+//! reads that found the record, and these reads come before absent reads. So one sweep over a record
+//! visits each read right after the write whose version it read. The sweep visits the read right
+//! before the write that overwrites this version. The index leaves out reads of aborted transactions,
+//! because such reads need not be consistent.
 
 use std::ops::Range;
 
 use crate::history::{History, Outcome, RecordId, Version, WriteKind};
 
-/// The kind of an operation; the order of the variants is the sort order at one version.
+/// The kind of an operation. The order of the variants is the sort order of operations at one
+/// version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Role {
     Write(WriteKind),
@@ -17,13 +19,13 @@ pub(crate) enum Role {
     Absent,
 }
 
-/// One read or write.
+/// One read or write of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
     pub record: RecordId,
     pub version: Version,
     pub fingerprint: u64,
-    /// Index into `History::transactions`.
+    /// The operation's transaction, as an index into `History::transactions`.
     pub txn: u32,
     pub role: Role,
 }
@@ -94,8 +96,8 @@ impl Index {
         self.starts[record] as usize..self.starts[record + 1] as usize
     }
 
-    /// Returns the range of this record's operations in `ops`; it is empty if the record is never
-    /// touched.
+    /// Returns the range of this record's operations in `ops`. The range is empty if no operation
+    /// touches the record.
     pub fn range_of(&self, record: RecordId) -> Range<usize> {
         let starts = &self.starts[..self.records()];
         match starts.binary_search_by_key(&record, |&at| self.ops[at as usize].record) {
@@ -104,9 +106,9 @@ impl Index {
         }
     }
 
-    /// Returns the first read, by a transaction that takes part, of the version that was there
-    /// before all writes of those that take part. A version that any transaction wrote, whatever
-    /// its outcome, is not initial.
+    /// Returns the first read of the initial version by an included transaction. The initial version
+    /// is the version before all writes of included transactions. A version that any transaction
+    /// wrote, whatever its outcome, is not initial.
     pub fn initial_read(&self, range: Range<usize>, included: &[bool]) -> Option<usize> {
         let mut last_write = None;
         for at in range {

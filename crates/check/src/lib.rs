@@ -1,22 +1,24 @@
-//! Decides strict serializability and snapshot isolation from recorded histories. It knows neither
-//! the engine nor the fabric. A history says which versions each transaction read and wrote, and
-//! when the transaction ran; everything else follows from that.
+//! Decides strict serializability and snapshot isolation from recorded histories. The crate knows
+//! neither the engine nor the fabric. A history says which versions each transaction read and wrote,
+//! and when the transaction ran. The checker derives everything else from these facts.
 //!
 //! Invariant: a verdict is a function of the history alone, byte for byte the same on every run.
 //!
 //! The map:
-//! - `history`: the model; `format`, `file`, `error`: the history file and its possible faults.
+//! - `history`: the model of a history. `format`, `file`, `error`: the history file and its possible
+//!   faults.
 //! - [`check()`]: `index` sorts all operations by record and version, and `unknown` settles
-//!   transactions of unknown outcome. `versions` sweeps the records for anomalies and edges, and
-//!   `graph` adds real time and snapshots. `scc`, `cycle` and `search` find short cycles.
-//! - `anomaly`, `findings`, `display`, `report`: the contents of a report, and its words.
-//! - [`elle`]: export for an independent checker.
-//! - [`WholeFile`]: the way in which every file of ours is written.
+//!   transactions of unknown outcome. `versions` sweeps over the records and finds anomalies and
+//!   edges. `graph` adds real time and snapshots. `scc`, `cycle` and `search` find short cycles.
+//! - `anomaly`, `findings`, `display`, `report`: the contents of a report, and its text.
+//! - [`elle`]: exports a history for an independent checker.
+//! - [`WholeFile`]: a file that appears under its name only when it is complete. All tools of this
+//!   project write their files this way.
 //!
 //! ```
 //! use tarn_check::{History, Isolation, RecordId, Transaction, WriteKind::Update, check};
 //!
-//! // Write skew: each reads the version that the other overwrites.
+//! // Write skew: each transaction reads the version that the other transaction overwrites.
 //! let (x, y) = (RecordId::new(0, 1), RecordId::new(0, 2));
 //! let mut history = History { tables: vec!["savings".into()], ..History::default() };
 //! history.transactions = vec![

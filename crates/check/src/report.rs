@@ -1,7 +1,8 @@
-//! The verdict on a history, for people (`Display`) and for programs (`Serialize`).
+//! The verdict on a history. People read the text (`Display`), and programs read the serialized form
+//! (`Serialize`).
 //!
-//! Invariant: the verdict is `Accepted` exactly if `totals` is empty; `anomalies` may list fewer
-//! than `totals` counts, never others.
+//! Invariant: the verdict is `Accepted` exactly if `totals` is empty. `anomalies` may list fewer
+//! anomalies than `totals` counts. `anomalies` lists only anomalies that `totals` counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,75 +16,78 @@ use crate::check::Isolation;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It does.
+    /// The history satisfies the isolation level.
     Accepted,
-    /// It does not; the report lists why.
+    /// The history does not satisfy the isolation level. The report lists the violations.
     Violated,
 }
 
-/// The amounts that were checked.
+/// The numbers of transactions, operations and edges that were checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Counts {
-    /// Transactions that committed.
+    /// The number of transactions that committed.
     pub committed: u64,
-    /// Transactions that aborted.
+    /// The number of transactions that aborted.
     pub aborted: u64,
-    /// Transactions of unknown outcome that were taken as committed.
+    /// The number of transactions of unknown outcome that were taken as committed.
     pub unknown_observed: u64,
-    /// Transactions of unknown outcome that were not observed; they are left out.
+    /// The number of transactions of unknown outcome that were not observed. The checker leaves these
+    /// transactions out.
     pub unknown_dropped: u64,
-    /// Reads by those taken as committed.
+    /// The number of reads by transactions taken as committed.
     pub reads: u64,
-    /// Writes by those taken as committed.
+    /// The number of writes by transactions taken as committed.
     pub writes: u64,
-    /// Edges of the graph.
+    /// The numbers of edges of the graph.
     pub edges: EdgeCounts,
 }
 
-/// Edges of the graph by kind.
+/// The numbers of edges of the graph, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct EdgeCounts {
-    /// ww: to the writer of the next version.
+    /// The number of ww edges, which lead from a version's writer to the writer of the next version.
     pub write_write: u64,
-    /// wr: from a version's writer to its readers.
+    /// The number of wr edges, which lead from a version's writer to its readers.
     pub write_read: u64,
-    /// rw: from a version's readers to the writer of the next.
+    /// The number of rw edges, which lead from a version's readers to the writer of the next version.
     pub read_write: u64,
-    /// Transactions that were invoked after some other was over (the order is kept as a chain, so
-    /// this is not the number of ordered pairs).
+    /// The number of transactions that were invoked after some other transaction had completed. This
+    /// number is not the number of ordered pairs, because the graph stores real-time order as a
+    /// chain.
     pub real_time: u64,
 }
 
 /// The verdict on a history.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
-    /// The level that the history was checked against.
+    /// The isolation level for which the history was checked.
     pub isolation: Isolation,
-    /// The verdict.
+    /// Whether the history satisfies the isolation level.
     pub verdict: Verdict,
-    /// The history's own description of the run.
+    /// The description of the run that the history file contains.
     pub meta: BTreeMap<String, String>,
-    /// The amounts that were checked.
+    /// The numbers of transactions, operations and edges that were checked.
     pub counts: Counts,
     /// The first anomalies of each kind, in a fixed order.
     pub anomalies: Vec<Anomaly>,
-    /// The number of anomalies of each kind. Cycles are counted by knot: transactions that are all
-    /// before one another count once, however many cycles run through them.
+    /// The number of anomalies of each kind. All cycles in one strongly connected component of
+    /// transactions count as one anomaly.
     pub totals: BTreeMap<AnomalyKind, u64>,
-    /// How many ways to settle ambiguous unknown outcomes were tried. If none is accepted, the
-    /// report describes the first.
+    /// The number of ways to settle ambiguous unknown outcomes that were tried. If no way is
+    /// accepted, the report describes the first way.
     pub settlements_tried: u64,
-    /// Whether some ways were not tried, so that a violation is not certain.
+    /// Whether some ways to settle unknown outcomes were not tried. If some ways were not tried, a
+    /// reported violation is not certain.
     pub left_untried: bool,
 }
 
 impl Report {
-    /// Whether the history satisfies the isolation level.
+    /// Returns whether the history satisfies the isolation level.
     pub fn is_accepted(&self) -> bool {
         self.verdict == Verdict::Accepted
     }
 
-    /// Returns the number of anomalies that are counted but not listed.
+    /// Returns the number of anomalies that the report counts but does not list.
     pub fn unlisted(&self) -> u64 {
         self.totals.values().sum::<u64>() - self.anomalies.len() as u64
     }

@@ -1,13 +1,14 @@
-//! Strongly connected components of a part of the graph.
+//! Computes the strongly connected components of a part of the graph.
 //!
-//! Invariant: no recursion, so that a chain of a million time nodes costs no stack.
+//! Invariant: the algorithm uses no recursion, so a chain of a million time nodes does not overflow
+//! the stack.
 //!
 //! Source: Tarjan, *Depth-First Search and Linear Graph Algorithms*, SIAM Journal on Computing
 //! 1972.
 
 use crate::graph::Graph;
 
-/// Component of a node that is out of scope.
+/// The component number of a node that is out of scope.
 pub(crate) const OUT_OF_SCOPE: u32 = u32::MAX;
 
 /// The component that each node belongs to.
@@ -18,8 +19,8 @@ pub(crate) struct Components {
     pub sizes: Vec<u32>,
 }
 
-/// Returns the components of a part of the graph: the nodes in scope, and the edges of the kinds in
-/// `mask`.
+/// Returns the strongly connected components of a part of the graph. The part has the nodes in scope,
+/// and the edges of the kinds in `mask`.
 pub(crate) fn components(graph: &Graph, mask: u8, in_scope: impl Fn(u32) -> bool) -> Components {
     let mut walk = Walk {
         found: Components { of: vec![OUT_OF_SCOPE; graph.nodes() as usize], sizes: Vec::new() },
@@ -39,14 +40,15 @@ pub(crate) fn components(graph: &Graph, mask: u8, in_scope: impl Fn(u32) -> bool
 
 struct Walk {
     found: Components,
-    /// The order in which nodes were reached, counted from 1; 0 means "not yet".
+    /// For each node its position in the order in which nodes were reached, counted from 1. The value
+    /// 0 means "not reached yet".
     order: Vec<u32>,
-    /// The earliest node known to be reachable in the same component.
+    /// For each node the earliest reachable node that is known to lie in the same component.
     low: Vec<u32>,
     reached: u32,
-    /// Nodes reached whose component is not closed.
+    /// The nodes that were reached and whose component is not complete yet.
     open: Vec<u32>,
-    /// The path from the root: node and next slot to look at.
+    /// The path from the root: for each node on the path, the node and the next slot to visit.
     path: Vec<(u32, u32)>,
 }
 

@@ -1,7 +1,8 @@
-//! Shortest paths within a component, where a stretch through time nodes counts as one edge.
+//! Finds shortest paths within a component. A series of steps through time nodes counts as one edge.
 //!
-//! Invariant: edges cost 0 or 1: only a step onto the time chain or along a dependency costs. So a
-//! double-ended queue yields nodes in order of distance, and no heap is needed.
+//! Invariant: an edge has cost 0 or 1. A step onto the chain of time nodes and a step along a
+//! dependency have cost 1. So a double-ended queue yields nodes in the order of their distances, and
+//! the search needs no heap.
 
 use std::collections::VecDeque;
 
@@ -11,11 +12,11 @@ use crate::versions::kind::TIME;
 /// The part of the graph that a search may use.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
-    /// Component of each node.
+    /// The component number of each node.
     pub component: &'a [u32],
-    /// The component to stay in.
+    /// The component in which the search must stay.
     pub number: u32,
-    /// The kinds of edge that may be used.
+    /// The kinds of edges that the search may use.
     pub mask: u8,
 }
 
@@ -25,16 +26,16 @@ impl Scope<'_> {
     }
 }
 
-/// The number of edges that the searches of one knot and level may look at. The first search of a
-/// knot runs to its end regardless, so that a cycle is found.
+/// The number of edges that all searches of one knot and one level together may visit. Until a search
+/// has found a cycle in the knot, searches continue beyond this number.
 const BUDGET: u64 = 30_000_000;
 
-/// The state of searches, kept from one to the next.
+/// The state of searches, which is kept from one search to the next search.
 pub(crate) struct Search {
     /// The number of the search in which a node was last reached.
     stamp: Vec<u32>,
     distance: Vec<u32>,
-    /// The slot over which a node was reached and the node from which it leaves.
+    /// For each node the slot over which the search reached it, and the node that this slot leaves.
     parent: Vec<(u32, u32)>,
     queue: VecDeque<(u32, u32)>,
     round: u32,
@@ -62,8 +63,8 @@ impl Search {
         self.budget == 0
     }
 
-    /// Returns the cost of following a slot. Leaving the time chain, moving along it, and going
-    /// from a snapshot to its commit are free.
+    /// Returns the cost of following a slot. A step that leaves the chain of time nodes or moves
+    /// along the chain has cost 0. A step from a snapshot to its commit also has cost 0.
     pub fn cost(&self, graph: &Graph, slot: u32) -> u32 {
         let dependency = graph.edge[slot as usize] != crate::graph::NO_EDGE;
         let is_time = graph.kind[slot as usize] == TIME;
@@ -71,14 +72,14 @@ impl Search {
         u32::from(dependency || onto_chain)
     }
 
-    /// Whether a slot of real time leaves a transaction. Time nodes' slots follow all those of
-    /// transactions.
+    /// Returns whether a slot of real time leaves the node of a transaction. The slots of time nodes
+    /// follow all slots of transactions.
     fn enters_chain(&self, graph: &Graph, slot: u32) -> bool {
         slot < graph.first_slot(graph.time_from())
     }
 
-    /// Returns the slots of a shortest path from `start` to `target` that is shorter than `limit`.
-    /// If both are one node, it is a cycle.
+    /// Returns the slots of a shortest path from `start` to `target` that is shorter than `limit`. If
+    /// `start` and `target` are the same node, the path is a cycle.
     pub fn shortest(
         &mut self,
         graph: &Graph,
@@ -92,7 +93,7 @@ impl Search {
         self.queue.push_back((start, 0));
         self.stamp[start as usize] = self.round;
         self.distance[start as usize] = 0;
-        // Length of the best path, its last node and slot.
+        // The length of the best path so far, its last node and its last slot.
         let mut best: Option<(u32, u32, u32)> = None;
         let mut bound = limit;
         while let Some((node, distance)) = self.queue.pop_front() {

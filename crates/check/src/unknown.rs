@@ -1,45 +1,48 @@
-//! Decides which transactions of unknown outcome are taken as committed.
+//! Decides which transactions of unknown outcome the checker takes as committed.
 //!
-//! The rule: an unknown transaction is taken as committed if and only if a transaction that is
-//! itself taken as committed *observed* it, that is
-//! - read a version that only it wrote, or
-//! - found a record absent that only its delete can have removed.
+//! The rule: the checker takes an unknown transaction as committed if and only if another transaction
+//! that is taken as committed *observed* it. A transaction observed the unknown transaction if it
+//! - read a version that only the unknown transaction wrote, or
+//! - did not find a record that only a delete by the unknown transaction can have removed.
 //!
-//! Any other unknown transaction is dropped with all its reads and writes.
+//! The checker drops any other unknown transaction with all its reads and writes.
 //!
-//! Why this decides "is there a way to settle the unknown outcomes such that the history is
-//! accepted":
-//! - *Observed ones must be in.* Without them the observer's read has no source, a violation.
-//! - *Unobserved ones may be left out.* Take an accepted serial order that contains one, and strike
-//!   it out. No transaction read its versions. An absent read behind its delete still follows a
-//!   delete or the initial absence, else the delete would count as observed. All other reads keep
-//!   their source, their successor in the version order moves later or stays, and real-time order
-//!   among the rest is unchanged: the order is still accepted. A gap in the version numbers is no
-//!   observation, since versions need not be dense, and neither is a read by an aborted
-//!   transaction.
-//! - *Sometimes several could be the one observed*: two unknown transactions tried to write the
-//!   same version, or two unknown deletes explain one absence. Each such place is a choice;
-//!   `check` tries the alternatives, up to a bound, until one is accepted.
+//! The following arguments show that this rule accepts a history if and only if some way to settle
+//! the unknown outcomes makes the history acceptable:
+//! - *Observed transactions must be included.* Without an observed transaction, the observer's read
+//!   would have no source, which is a violation.
+//! - *Unobserved transactions may be left out.* Take an accepted serial order that contains an
+//!   unobserved transaction, and remove this transaction. No transaction read its versions. An absent
+//!   read after its delete still follows another delete or the initial absence, because otherwise the
+//!   delete would count as observed. All other reads keep their source. The successor of each such
+//!   read in the version order stays or moves to a later version. The real-time order among the other
+//!   transactions is unchanged, so the order is still accepted. A gap in the version numbers is no
+//!   observation, because version numbers need not be dense. A read by an aborted transaction is no
+//!   observation either.
+//! - *Sometimes several transactions could be the observed one.* Two unknown transactions may have
+//!   tried to write the same version, or two unknown deletes may explain one absence. Each case with
+//!   several possible transactions is a choice. `check` tries the alternatives of each choice, up to
+//!   a bound, until it accepts one.
 //!
-//! Invariant: the result is the least set closed under observation for the given choices, computed
-//! in a fixed order.
+//! Invariant: for the given choices, the result is the smallest set of transactions that is closed
+//! under observation. The module computes this set in a fixed order.
 
 use std::collections::BTreeSet;
 
 use crate::history::{History, Outcome, Version};
 use crate::index::{Index, Op, Role};
 
-/// The transactions that take part in the graph.
+/// The transactions that are included in the graph.
 pub(crate) struct Resolution {
-    /// By transaction: committed, or unknown and taken as committed.
+    /// For each transaction, whether it is committed, or unknown and taken as committed.
     pub included: Vec<bool>,
-    /// For each place where a choice was made, in order: the number of alternatives.
+    /// For each choice, in order, the number of its alternatives.
     pub choices: Vec<usize>,
 }
 
 impl Resolution {
-    /// Settles the unknown outcomes. `picks` gives the alternatives to take at the first choices;
-    /// all later choices take their first alternative.
+    /// Settles the unknown outcomes. `picks` gives the alternatives that the first choices take. All
+    /// later choices take their first alternative.
     pub fn settle(history: &History, index: &Index, picks: &[usize]) -> Self {
         let outcomes = history.transactions.iter().map(|txn| txn.outcome);
         let included = outcomes.clone().map(|outcome| outcome == Outcome::Committed).collect();
@@ -51,7 +54,8 @@ impl Resolution {
     }
 }
 
-/// The alternatives to try after these picks were rejected, depth first; `None` after the last.
+/// Returns the alternatives to try after the alternatives `picks` were rejected, depth first. Returns
+/// `None` after the last alternatives.
 pub(crate) fn next_picks(picks: &[usize], choices: &[usize]) -> Option<Vec<usize>> {
     let mut next: Vec<usize> =
         (0..choices.len()).map(|at| picks.get(at).copied().unwrap_or(0)).collect();
@@ -81,14 +85,17 @@ impl Settler<'_> {
                 continue;
             };
             self.resolution.included[txn as usize] = true;
-            // Its reads bind from now on, and its writes may hide the explanation of an absence.
+            // The reads of the included transaction count from now on, so they may observe further
+            // transactions. The writes of the included transaction may hide the delete that explains
+            // an absent read.
             let first = touched.partition_point(|(other, _, _)| *other < txn);
             let own = touched[first..].iter().take_while(|(other, _, _)| *other == txn);
             pending.extend(own.map(|(_, record, _)| *record));
         }
     }
 
-    /// (unknown transaction, record it touches, whether it writes it), sorted.
+    /// Returns a sorted list of triples: an unknown transaction, a record that it touches, and
+    /// whether it writes this record.
     fn records_by_unknown(&self) -> Vec<(u32, usize, bool)> {
         let mut touched = Vec::new();
         for record in 0..self.index.records() {
@@ -109,8 +116,8 @@ impl Settler<'_> {
         self.resolution.included[op.txn as usize]
     }
 
-    /// Returns the first unknown transaction, not yet included, that an included one observed at
-    /// this record.
+    /// Returns the first unknown transaction that is not included yet and that an included
+    /// transaction observed at this record.
     fn observed_in(&mut self, record: usize) -> Option<u32> {
         let index = self.index;
         let ops = &index.ops[index.range(record)];
@@ -146,8 +153,8 @@ impl Settler<'_> {
         candidates[pick]
     }
 
-    /// Returns the unknown transactions that wrote the version read. If some of them could have
-    /// written the value read, only those are returned.
+    /// Returns the unknown transactions that wrote the version that `read` read. If some of these
+    /// transactions could have written the value that was read, the function returns only these.
     fn writers_of(&self, before: &[Op], read: &Op) -> Vec<u32> {
         let same = before.iter().rev().take_while(|op| op.version == read.version);
         let writers: Vec<&Op> = same.filter(|op| op.is_write() && self.is_unknown(op)).collect();
@@ -163,7 +170,7 @@ impl Settler<'_> {
         }
     }
 
-    /// Returns the unknown transactions whose delete lies behind `since`.
+    /// Returns the unknown transactions whose delete has a version later than `since`.
     fn deleters_since(&self, before: &[Op], since: Option<Version>) -> Vec<u32> {
         let recent = before.iter().rev().take_while(|op| since.is_none_or(|v| op.version > v));
         distinct(recent.filter(|op| op.is_delete() && self.is_unknown(op)).map(|op| op.txn))

@@ -1,10 +1,11 @@
-//! One sweep over every record's version order: finds the anomalies that need no graph, and the
-//! ww, wr and rw edges of the direct serialization graph.
+//! Sweeps once over every record's version order. The sweep finds the anomalies that need no graph.
+//! The sweep also finds the ww, wr and rw edges of the direct serialization graph.
 //!
-//! Invariant: the edges are Adya's, between neighbours in the version order only (ww to the next
-//! version, rw from a version's readers to the next version). Edges between versions further apart
-//! follow by transitivity. So there are at most three edges an operation. An operation that is an
-//! anomaly by itself and has no place in the version order gives no edge.
+//! Invariant: the edges are those of Adya, and connect only neighbours in the version order. A ww
+//! edge leads to the next version, and an rw edge leads from a version's readers to the next version.
+//! Edges between versions further apart follow by transitivity. So the graph has at most three edges
+//! per operation. An operation that is an anomaly by itself and has no place in the version order
+//! gives no edge.
 //!
 //! Source: Adya, Liskov and O'Neil, *Generalized Isolation Level Definitions*, ICDE 2000.
 
@@ -15,12 +16,12 @@ use crate::findings::{Findings, Names};
 use crate::history::{History, Outcome};
 use crate::index::{Index, Op, Role};
 
-/// The kinds of edge as bits, so that a set of kinds is a mask.
+/// The kinds of edges as bits, so that a mask is a set of kinds.
 pub(crate) mod kind {
     pub const WW: u8 = 1;
     pub const WR: u8 = 2;
     pub const RW: u8 = 4;
-    /// Edges to, between and from the auxiliary nodes of real time.
+    /// Edges to, between and from time nodes, which are the auxiliary nodes of real time.
     pub const TIME: u8 = 8;
     /// An edge from a transaction's snapshot to its commit.
     pub const INNER: u8 = 16;
@@ -29,14 +30,14 @@ pub(crate) mod kind {
 /// An edge between the transactions of two operations on one record.
 #[derive(Clone, Copy)]
 pub(crate) struct Edge {
-    /// Index into `Index::ops`.
+    /// The operation at which the edge begins, as an index into `Index::ops`.
     pub from: u32,
-    /// Index into `Index::ops`.
+    /// The operation at which the edge ends, as an index into `Index::ops`.
     pub to: u32,
     pub kind: u8,
 }
 
-/// Sweeps all records.
+/// Sweeps over the version order of all records.
 pub(crate) fn sweep(
     history: &History,
     index: &Index,
@@ -66,24 +67,24 @@ struct Sweep<'a> {
     included: &'a [bool],
     findings: &'a mut Findings,
     edges: Vec<Edge>,
-    /// The version order of the record at hand: one included write for each version.
+    /// The version order of the present record, with one included write for each version.
     writes: Vec<u32>,
-    /// (transaction, place in `writes`), sorted.
+    /// The writers of the present record: pairs (transaction, position in `writes`), sorted.
     writers: Vec<(u32, u32)>,
 }
 
 /// The state that the sweep of a record carries from read to read.
 #[derive(Default)]
 struct Place {
-    /// The number of `writes` before the place.
+    /// The number of elements of `writes` before the present operation.
     next: usize,
-    /// The first read of a version that was there before all writes.
+    /// The first read of the initial version, which is the version before all writes.
     initial: Option<usize>,
-    /// The last aborted write.
+    /// The last write by an aborted transaction before the present operation.
     aborted_write: Option<usize>,
-    /// The last aborted delete.
+    /// The last delete by an aborted transaction before the present operation.
     aborted_delete: Option<usize>,
-    /// The first operation that tells the value of a version.
+    /// The first operation that recorded the value of the present version.
     value: Option<usize>,
 }
 
@@ -112,7 +113,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Remembers an aborted write, in case a later read saw it.
+    /// Remembers a write of an aborted transaction, because a later read may have seen it.
     fn pass_excluded(&self, at: usize, place: &mut Place) {
         let op = &self.ops[at];
         if op.is_write() && self.history.transactions[op.txn as usize].outcome == Outcome::Aborted {
@@ -123,7 +124,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Collects the versions, reports duplicates, adds the ww edges.
+    /// Collects the versions of a record, reports duplicate versions, and adds the ww edges.
     fn version_order(&mut self, range: Range<usize>) {
         self.writes.clear();
         self.writers.clear();
@@ -210,8 +211,8 @@ impl Sweep<'_> {
         self.before_next(at, place.next);
     }
 
-    /// Adds the rw edge from a read to the next version, and reports a reader that overwrote that
-    /// version unseen.
+    /// Adds the rw edge from a read to the next version, and reports a reader that overwrote this
+    /// next version without having read it.
     fn before_next(&mut self, at: usize, next: usize) {
         let Some(&write) = self.writes.get(next) else {
             return;
@@ -237,7 +238,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// Reports a read of a version that may not be read at all.
+    /// Reports a read of a version that no transaction may read: a delete, or a version that its own
+    /// writer overwrote.
     fn judge_source(&mut self, at: usize, write: u32, next: usize) {
         let names = Names(self.history);
         let (op, source) = (&self.ops[at], &self.ops[write as usize]);
@@ -264,7 +266,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Compares the value read with the known value of this version.
+    /// Compares the value that was read with the known value of the same version.
     fn compare_value(&mut self, at: usize, place: &mut Place) {
         let op = &self.ops[at];
         if op.fingerprint == 0 {
@@ -289,8 +291,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// Reports a read at or behind a version that its own transaction wrote. Reads show the record
-    /// before their transaction wrote, so such a place is impossible.
+    /// Reports a read at or after a version that the read's own transaction wrote. Reads show the
+    /// record as it was before their transaction wrote, so such a read is impossible.
     fn report_own(&mut self, at: usize, write: u32) {
         let names = Names(self.history);
         let (op, own) = (&self.ops[at], &self.ops[write as usize]);

@@ -1,15 +1,17 @@
-//! A file that appears under its name only when it is whole.
+//! A file that appears under its name only when it is complete.
 //!
-//! Invariant: until it is whole, it is `NAME.partial`, which is removed if the work does not come
-//! to its end. It is opened before the work begins, so that a path that cannot be written costs
-//! nothing. A link is followed first, so that its target is replaced and not the link. A device or
-//! a pipe is refused, since the file would replace it and not be written to it.
+//! Invariant: until the file is complete, its name is `NAME.partial`. If the work does not finish,
+//! the partial file is removed. The partial file is opened before the work begins, so a path that
+//! cannot be written is found before any work is done. If the path is a link, the module follows the
+//! link, so the file replaces the link's target and not the link. The module refuses a device or a
+//! pipe, because the file would replace the device or pipe instead of being written to it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A file that appears under its name only when it is whole; see the module's documentation.
+/// A file that appears under its name only when it is complete. The module's documentation has the
+/// details.
 ///
 /// ```
 /// # use std::io::Write as _;
@@ -26,15 +28,15 @@ use std::path::{Path, PathBuf};
 pub struct WholeFile {
     path: PathBuf,
     partial: PathBuf,
-    /// `None` once the file has its own name.
+    /// The partial file. `None` means that the file already has its final name.
     out: Option<BufWriter<File>>,
 }
 
 impl WholeFile {
-    /// Opens `NAME.partial` beside the file that `path` names.
+    /// Creates the partial file `NAME.partial` beside the file that `path` names.
     ///
     /// # Errors
-    /// A folder, a device, a pipe; a path that cannot be written.
+    /// The path names a folder, a device or a pipe, or the path cannot be written.
     pub fn create(path: &Path) -> io::Result<WholeFile> {
         let path = match fs::metadata(path) {
             Ok(found) if !found.is_file() => {
@@ -51,10 +53,10 @@ impl WholeFile {
         Ok(WholeFile { path, partial, out: Some(BufWriter::with_capacity(1 << 18, file)) })
     }
 
-    /// Gives the file its name, when all of it is on the disk.
+    /// Renames the partial file to its final name, after all its contents are on the disk.
     ///
     /// # Errors
-    /// The file's; then no part of the file is left.
+    /// The errors of writing the file. If writing fails, the partial file is removed.
     pub fn finish(mut self) -> io::Result<()> {
         let out = self.out.as_mut().expect("the file is open until it is finished");
         // A failure drops `self`, which removes the partial file.
@@ -79,7 +81,7 @@ impl Write for WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if self.out.take().is_some() {
-            // Nothing can be done about a failure here, and a stray partial file is harmless.
+            // This code cannot repair a failed removal. A partial file that remains is harmless.
             drop(fs::remove_file(&self.partial));
         }
     }

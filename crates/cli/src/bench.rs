@@ -1,6 +1,6 @@
-//! `tarn bench`: settings become a plan, the plan a report, the report an exit code.
+//! The command `tarn bench` turns settings into a plan, runs the plan, and turns its report into an exit code.
 //!
-//! Invariant: everything that can be refused is refused before memory is laid out.
+//! Invariant: the command refuses wrong settings before it lays out memory.
 
 use super::own_input::refuse_own_input;
 use super::scenario::{
@@ -30,15 +30,15 @@ const SECONDS_MAX: f64 = 86_400.0;
 const VERIFY_SECONDS_MAX: f64 = 60.0;
 const VERIFIED_PER_SECOND: f64 = 200_000.0;
 
-/// Runs a workload on an embedded cluster. It loads the database and runs a verification phase,
-/// whose history is checked for strict serializability or the variant's own level. Then it runs the
-/// measured phase and checks the memory.
+/// Runs a workload on an embedded cluster. The command loads the database and runs a verification phase. The command
+/// checks the history of this phase for strict serializability or the isolation level of the variant. Then the
+/// command runs the measured phase and checks the memory.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     settings: Settings,
-    /// TOML file with settings for flags that are not given; its keys are the names of these flags
+    /// TOML file with settings for flags that are not given; the keys of the file are the names of these flags
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
@@ -53,7 +53,7 @@ const EXAMPLES: &str = "Examples:
   tarn bench ycsb --mix-profile f --variant corrected,-validate-reads
   tarn bench --scenario scenarios/smallbank-zipf.toml --seed 7 --json";
 
-/// Runs the command.
+/// Runs the command `tarn bench`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let mut settings = arguments.settings.clone();
     if let Some(path) = &arguments.scenario {
@@ -84,7 +84,7 @@ fn measure(workload: &str, settings: &Settings) -> Result<Report, Stop> {
     Ok(workload.bench(&plan, &Progress::new())?)
 }
 
-/// Returns the workload of this name with its settings: profile of the mix, records, skew.
+/// Returns the workload of this name with its settings: the profile of the mix, the number of records, the skew.
 pub(super) fn chosen(
     name: &str,
     (profile, records, zipf): (Option<&String>, Option<u64>, Option<f64>),
@@ -136,8 +136,8 @@ fn plan(settings: &Settings, lines_per_transaction: usize) -> Result<Plan, Usage
     })
 }
 
-/// Refuses routing without shards, and shards on nodes that differ in threads. A lock is asked for
-/// at the thread with the asker's number, so all nodes must have the same number of threads.
+/// Refuses routing without shards, and shards on nodes with different numbers of threads. A thread requests a lock
+/// from the thread of the other node that has the same number. So all nodes must have the same number of threads.
 fn check_shards(
     cluster: &ClusterConfig,
     routed: bool,
@@ -162,7 +162,7 @@ fn check_shards(
     Ok(())
 }
 
-/// Returns the configuration of the cluster that these settings ask for, without its compute nodes.
+/// Returns the configuration of the cluster that these settings request, without its compute nodes.
 pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
     let (protocol, variant) = (settings.protocol.as_deref(), settings.variant.as_deref());
     let (protocol, variant) = (protocol.unwrap_or("ford"), variant.unwrap_or("corrected"));
@@ -179,7 +179,7 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
         memory_nodes: memory_nodes as usize,
         replicas: replicas as usize,
         seed: settings.seed.unwrap_or(1),
-        // The available memory limits it, once the layout is known.
+        // Once the layout is known, the available memory limits the number of cached addresses.
         address_cache_entries: settings.address_cache.unwrap_or(0) as usize,
         ..ClusterConfig::default()
     };
@@ -231,7 +231,7 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
     Ok(config)
 }
 
-/// Returns the policy by which leases are adjusted, if they are to be.
+/// Returns the policy that adjusts the lease length, if the settings request adjustment.
 fn read_lease_policy(
     settings: &Settings,
     protocol: &AnyProtocol,
@@ -260,7 +260,7 @@ fn read_lease_policy(
     LeasePolicy::new(every_ns, (least as u32, most as u32)).map(Some)
 }
 
-/// Returns `value`, if it is allowed.
+/// Returns `value`, if the value is in the allowed range.
 pub(super) fn within(
     field: &str,
     value: Option<u64>,

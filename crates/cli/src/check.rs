@@ -1,7 +1,7 @@
-//! `tarn check`: a verdict on a recorded history.
+//! The command `tarn check` gives a verdict on a recorded history.
 //!
-//! Invariant: a history that cannot be read whole gets no verdict; an export appears under its name
-//! only when it is whole.
+//! Invariant: if the command cannot read the whole history, it gives no verdict. An exported file appears under its
+//! name only when the file is complete.
 
 use super::own_input::refuse_own_input;
 use super::whole_file::WholeFile;
@@ -10,23 +10,23 @@ use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use tarn_check::{ElleModel, History, Isolation, check, elle};
 
-/// Reads a history and decides whether it is strictly serializable, or keeps a weaker level.
+/// Reads a history and decides whether the history is strictly serializable, or satisfies a weaker level.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// A history, as `tarn bench --history FILE` writes it
+    /// A history file, as `tarn bench --history FILE` writes it
     #[arg(value_name = "HISTORY")]
     history: PathBuf,
-    /// The level to check it against [default: strict-serializable]
+    /// The isolation level against which the history is checked [default: strict-serializable]
     #[arg(long, value_name = "LEVEL")]
     isolation: Option<Level>,
     /// One JSON object on standard output instead of text
     #[arg(long)]
     json: bool,
-    /// Also write the history for the checker Elle, as EDN
+    /// Also write the history in the format EDN for the checker Elle
     #[arg(long, value_name = "FILE")]
     elle: Option<PathBuf>,
-    /// The form in which Elle gets reads and writes [default: list-append]
+    /// The form of reads and writes in the file for Elle [default: list-append]
     #[arg(long, value_name = "MODEL")]
     elle_model: Option<Model>,
 }
@@ -44,7 +44,7 @@ begins with error says that the verdict could not be written. 2: the file is not
 enum Level {
     StrictSerializable,
     Serializable,
-    /// Snapshots in real time: write skew and its consequences are accepted
+    /// Snapshots in real time: the check accepts write skew and its consequences
     #[value(name = "si")]
     Snapshot,
 }
@@ -55,7 +55,7 @@ enum Model {
     RwRegister,
 }
 
-/// Runs the command.
+/// Runs the command `tarn check`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if let (Some(model), None) = (arguments.elle_model, &arguments.elle) {
         let model = model.to_possible_value();

@@ -1,7 +1,7 @@
-//! The commands and flags of the program, as a text that is kept in the tree.
+//! Writes the commands and flags of the program as a text, which is stored in the repository.
 //!
-//! Invariant: `xtask/tarn-commands.txt` is the command line of this very program.
-//! `cargo xtask tidy` checks documents against that file, and so need not build the program.
+//! Invariant: `xtask/tarn-commands.txt` describes the command line of this program. `cargo xtask tidy` checks
+//! documents against that file, so it need not build the program.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const KEPT: &str = "../../xtask/tarn-commands.txt";
 const BLESS: &str =
     concat!("TARN_BLESS=1 cargo test -p ", env!("CARGO_PKG_NAME"), " --bin tarn command_tree");
 
-/// Writes one line for a command, with `<>` if it takes arguments, and one for each of its flags.
+/// Writes one line for a command, with `<>` if the command takes arguments, and one line for each of its flags.
 fn write(command: &clap::Command, name: &str, out: &mut String) {
     let takes_arguments = command.get_positionals().next().is_some();
     out.push_str(name);

@@ -1,16 +1,16 @@
-//! One line about bad input: `--FLAG = VALUE; allowed: …`.
+//! Formats an error about bad input as one line: `--FLAG = VALUE; allowed: …`.
 //!
-//! Invariant: names the flag, its value, and the allowed values, in this order and on one line.
+//! Invariant: the line names the flag, its value, and the allowed values, in this order.
 
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error;
 use tarn_store::ids::UsageError;
 
-/// Complains about a value that the engine, a workload or a cluster refuses.
+/// Formats an error about a value that the engine, a workload or a cluster refuses.
 pub fn about(error: &UsageError) -> String {
     let UsageError { field, value, allowed } = error;
-    // A workload's tables have as many records as the flag says, or a multiple of that.
+    // A workload's tables have as many records as the flag states, or a multiple of this number.
     if let Some(table) = field.strip_prefix("records of table ") {
         return format!("--records = {value} in table {table}; allowed: {allowed}");
     }
@@ -18,9 +18,9 @@ pub fn about(error: &UsageError) -> String {
         "workload" => "WORKLOAD".to_owned(),
         "figure" => "FIGURE".to_owned(),
         "litmus" => "LITMUS".to_owned(),
-        // The total number, in whatever way the command counts coordinators.
+        // This field is the total number of coordinators, however the command counts coordinators.
         "coordinators_max" => "coordinators".to_owned(),
-        // A property of the data, for which there is no flag.
+        // This field is a property of the data, for which there is no flag.
         words if words.contains(' ') => words.to_owned(),
         field => flag_of(field),
     };
@@ -28,8 +28,8 @@ pub fn about(error: &UsageError) -> String {
     format!("{name} = {value}; allowed: {allowed}")
 }
 
-/// Returns a field as the flag that sets it. A field without a flag stands alone: a key of a
-/// scenario, or part of a plan.
+/// Returns the flag that sets a field. If a field has no flag, the function returns the field's own name: a key of a
+/// scenario, or a part of a plan.
 fn flag_of(field: &str) -> String {
     let name = field.replace('_', "-");
     let is_flag = |command: &clap::Command| has_flag(command, &name);
@@ -44,13 +44,13 @@ fn has_flag(command: &clap::Command, name: &str) -> bool {
         || command.get_subcommands().any(|below| has_flag(below, name))
 }
 
-/// Complains about a flag that has a meaning only beside another one. clap would name the other
-/// one, which was not given.
+/// Formats an error about a flag that has a meaning only together with another flag. clap would name the other flag,
+/// which the user did not give.
 pub fn only_with(flag: &str, value: impl std::fmt::Display, other: &str) -> super::Stop {
     super::Stop::Input(format!("{flag} = {value}; allowed: only together with {other}"))
 }
 
-/// Complains about an argument that clap refuses.
+/// Formats an error about an argument that clap refuses.
 pub fn of_clap(error: &clap::Error) -> String {
     let argument = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
     let name = argument.split([' ', '=']).next().unwrap_or_default();

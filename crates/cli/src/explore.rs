@@ -1,7 +1,7 @@
-//! `tarn explore`: litmuses in every order that the contract allows.
+//! The command `tarn explore` runs litmuses in every order that the contract allows.
 //!
-//! Invariant: each violation ends in one command that runs it again, and running it twice prints the same
-//! bytes. A file appears only when it is whole.
+//! Invariant: for each violation the program prints one command that runs the violation again. Two runs of that
+//! command print the same bytes. A file appears only when the file is complete.
 
 use super::bench::within;
 use super::own_input::refuse_own_input;
@@ -24,62 +24,61 @@ use tarn_store::ids::UsageError;
 const JOBS_MAX: u64 = 1_024;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
-/// Explores litmuses: a few small transactions that a wrong protocol gets wrong. They run in every
-/// order that the fabric's contract allows, line by line. With --crashes a compute node dies, is
-/// only taken for dead, or a memory node dies and its backup is promoted, at every point; with
-/// --crashes 2 the node that recovers and mends may die, too. Each final state is judged: the
-/// history against the variant's isolation level, the values read and left against every order of
-/// the transactions, and the memory for locks that are left and replicas that differ.
+/// Explores litmuses: a few small transactions that reveal an error of a wrong protocol. The transactions run in
+/// every order that the fabric's contract allows, line by line. With --crashes, one node fails at every point. Either
+/// a compute node dies, or it is only declared dead, or a memory node dies and its backup is promoted. With --crashes
+/// 2, the node that recovers and repairs may die, too. The command judges each final state. The history is checked
+/// against the variant's isolation level. The values that were read and that remain are compared with every order of
+/// the transactions. The memory is checked for remaining locks and for replicas that differ.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The litmuses: all, a name, or a file that ends in .toml
+    /// The litmuses: all, a name, or a file whose name ends in .toml
     #[arg(value_name = "LITMUS")]
     litmus: Vec<String>,
     /// List the litmuses that come with the program
     #[arg(long, conflicts_with_all = ["litmus", "replay"])]
     list: bool,
-    /// Protocol
+    /// Name of the protocol
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
-    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of those that
+    /// Variant: corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of the switches that
     /// `tarn rules` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
-    /// Crashes of one execution, each at any point [default: 0]
+    /// Number of crashes of one execution, each at any point [default: 0]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     crashes: Option<u64>,
-    /// The kind of crash: compute, zombie or memory [default: each by itself]
+    /// The kind of crash: compute, zombie or memory [default: each kind by itself]
     #[arg(long, value_name = "KIND", value_parser = str::parse::<FaultKind>)]
     fault: Option<FaultKind>,
-    /// Memory nodes x copies of each record, + empty nodes for lost copies, for example 2x2+1
-    /// [default: each litmus's first shape]
+    /// Memory nodes x copies of each record, + empty nodes that replace lost copies, for example 2x2+1 [default: each
+    /// litmus's first shape]
     #[arg(long, value_name = "NxR", value_parser = str::parse::<Shape>)]
     shape: Option<Shape>,
-    /// Every shape of each litmus
+    /// Explore every shape of each litmus
     #[arg(long, conflicts_with = "shape")]
     deep: bool,
-    /// Layout of records, for litmuses that name none: narrow, double, apart or half
-    /// [default: narrow]
+    /// Layout of records, for litmuses that do not name a layout: narrow, double, apart or half [default: narrow]
     #[arg(long, value_name = "LAYOUT", value_parser = str::parse::<Layout>)]
     layout: Option<Layout>,
-    /// Real time for all litmuses together; litmuses that ran out of their share begin anew with the
-    /// time that others left over
+    /// Real time for all litmuses together; a litmus that has used up its share starts again with the time that other
+    /// litmuses left
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     budget: Option<f64>,
-    /// Largest number of executions of one litmus
+    /// Greatest number of executions of one litmus
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     executions: Option<u64>,
-    /// Largest number of states of one litmus
+    /// Greatest number of states of one litmus
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     states: Option<u64>,
-    /// Largest number of steps of one execution
+    /// Greatest number of steps of one execution
     #[arg(long, value_name = "STEPS", value_parser = whole, allow_negative_numbers = true)]
     depth: Option<u64>,
-    /// Litmuses that run at once [default: one for each processor]
+    /// Number of litmuses that run in parallel [default: one for each processor]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     jobs: Option<u64>,
-    /// Run and draw only this schedule of one litmus; the last line of a violation shows it
+    /// Run and draw only this schedule of one litmus; the last line of a violation shows the schedule
     #[arg(long, value_name = "SCHEDULE", value_parser = schedule,
           conflicts_with_all = ["json", "deep", "budget", "executions", "states", "depth", "jobs"])]
     replay: Option<Schedule>,
@@ -101,7 +100,7 @@ Exit code 0: nothing is wrong. 1: a check failed, and the last line of each viol
 runs it again; or all orders without faults were explored, and one right result never came about.
 2: bad input.";
 
-/// Runs the command.
+/// Runs the command `tarn explore`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if arguments.list {
         return list();
@@ -136,8 +135,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(if sum.is_good() { Verdict::Good } else { Verdict::Bad })
 }
 
-/// Reads a schedule that is given. An empty one would be the first execution, which is never meant
-/// by it.
+/// Reads a schedule that the user gave. An empty schedule would mean the first execution, which no user intends.
 fn schedule(text: &str) -> Result<Schedule, String> {
     match text.trim() {
         "" => Err("a schedule that a violation printed, for example 3*0-1".to_owned()),

@@ -1,26 +1,26 @@
-//! Guesses the name that was probably meant, where the given name does not exist.
+//! If a given name does not exist, guesses the name that the user probably meant.
 //!
-//! Invariant: one place for every command, flag and file. It reads the line about bad input,
-//! `NAME = VALUE; allowed: LIST`, and adds a guess only if LIST has a name within a few letters of VALUE.
-//! If LIST is no list of names, there is no guess.
+//! Invariant: this module makes the guesses for every command, flag and file. The module reads the line about bad
+//! input, `NAME = VALUE; allowed: LIST`. The module adds a guess only if LIST contains a name that differs from VALUE
+//! in a few letters. If LIST is no list of names, there is no guess.
 
 use strsim::osa_distance;
 
-/// Shorter values and names are within a letter or two of too many others.
+/// The least number of letters of a value for a guess. Shorter values differ from too many names in only a letter or
+/// two.
 const LETTERS_MIN: usize = 3;
-/// One wrong letter in this many is a slip.
+/// The number of letters for which a guess allows one wrong letter.
 const LETTERS_PER_SLIP: usize = 3;
 
-/// Returns the line, with `; did you mean NAME?` behind it if there is a name that was probably
-/// meant.
+/// Returns the line. If there is a name that the user probably meant, the function adds `; did you mean NAME?`.
 pub(super) fn with_guess(line: &str) -> String {
     let guess = || {
         let (start, allowed) = line.split_once("; allowed: ")?;
         if allowed.contains("did you mean") {
-            return None; // clap knows the flags better
+            return None; // clap knows the flags better and has made its own guess
         }
         let (_, value) = start.split_once(" = ")?;
-        // The parts are a setting's key or its value, or a switch that is taken off or put on.
+        // The value has parts: the key and value of a setting, or a switch that the user turns off or on.
         value.split('=').find_map(|part| {
             let part = part.strip_prefix("unsafe-no-").unwrap_or(part);
             nearest(part.trim_start_matches(['-', '+', ',']), names(allowed))
@@ -43,8 +43,8 @@ fn is_name(text: &str) -> bool {
     text.starts_with(|it: char| it.is_ascii_alphabetic()) && text.chars().all(letters)
 }
 
-/// Returns the name that differs from `given` by the fewest slips; `None` if they are too many, or
-/// if the name is there already.
+/// Returns the name that differs from `given` in the fewest letters. `None` if too many letters differ, or if `given`
+/// is one of the names.
 fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if given.chars().count() < LETTERS_MIN || !is_name(given) {
         return None;
@@ -53,7 +53,7 @@ fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a 
     let most = (given.len() / LETTERS_PER_SLIP).max(1);
     let near = names.filter(|name| name.len() >= LETTERS_MIN).map(|name| {
         let is_begun = name.starts_with(&given);
-        // If the user has typed the beginning of a name, that is no slip.
+        // If the user has typed only the beginning of a name, the missing letters do not count as wrong.
         (if is_begun { 1 } else { osa_distance(&given, name) }, name)
     });
     let (distance, name) = near.min_by_key(|(distance, _)| *distance)?;
@@ -94,7 +94,7 @@ mod tests {
             ),
             ("COMMAND = small; allowed: kvs, smallbank", Some("smallbank")),
             ("WORKLOAD = Kvs1; allowed: kvs, smallbank", Some("kvs")),
-            // The first three have no names, or none near.
+            // The first three lists contain no names, or no name that is similar to the value.
             ("--seeds = whole; allowed: a whole number without a sign", None),
             ("HISTORY = /kvs; allowed: kvs", None),
             ("--threads = 1025; allowed: 1 to 1024", None),

@@ -1,16 +1,16 @@
-//! The effect of SIGINT and SIGTERM on a command that has something to finish first.
+//! Lets a command finish its work after the signal SIGINT or SIGTERM.
 //!
-//! Invariant: they set a flag and do nothing else, however often they come: `timeout` sends each
+//! Invariant: the two signals set a flag and do nothing else, however often they arrive: `timeout` sends each of them
 //! twice. SIGQUIT ends the command without waiting.
 
 use super::Stop;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Returns a flag that a signal sets from now on.
+/// Returns a flag that SIGINT and SIGTERM set from now on.
 ///
 /// # Errors
-/// A handler that the system refuses.
+/// If the operating system refuses a signal handler.
 pub(super) fn flag() -> Result<Arc<AtomicBool>, Stop> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

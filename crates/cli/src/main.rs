@@ -1,17 +1,16 @@
-//! The `tarn` program: benchmarks with verdicts, and verdicts on recorded histories.
+//! The `tarn` program runs benchmarks and checks recorded histories, and gives a verdict on each.
 //!
-//! It parses the command line, runs a command of the laboratory (`tarn-lab`), and turns its outcome
-//! into an exit code.
+//! The program parses the command line, runs a command of the laboratory (`tarn-lab`), and turns the command's
+//! outcome into an exit code.
 //!
-//! Invariant: results go to standard output, everything else to standard error. The exit code is 0
-//! if all is well, 1 if a check failed or the work could not be done, 2 if the command line, a
-//! scenario or a history could not be used. Bad input ends in one line,
-//! `error: --FLAG = VALUE; allowed: …`. All parts that look at input keep to that: clap, a scenario, the workload, the
-//! cluster.
+//! Invariant: results go to standard output, everything else to standard error. The exit code is 0 if the command
+//! succeeds. The exit code is 1 if a check failed or the work could not be done. The exit code is 2 if the command
+//! line, a scenario or a history could not be used. For bad input the program prints one line, `error: --FLAG =
+//! VALUE; allowed: …`. All code that checks input prints this line: clap, a scenario, the workload, the cluster.
 
 #![forbid(unsafe_code)]
 
-/// Like `eprintln!`, which would end the program where standard error cannot be written.
+/// Prints a line like `eprintln!`, which would end the program if standard error cannot be written.
 macro_rules! remark {
     ($($text:tt)*) => { $crate::remark(format_args!($($text)*)) };
 }
@@ -60,16 +59,16 @@ enum Command {
     Swarm(Box<swarm::Arguments>),
     /// Draw transactions of a simulated run: rounds, verbs, phases, retries and waits
     Trace(Box<trace::Arguments>),
-    /// Run every order of a few small transactions, with crashes if asked, and judge each
+    /// Run every order of a few small transactions, on request with crashes, and judge each order
     Explore(Box<explore::Arguments>),
-    /// Run a published figure again on a simulated cluster, beside the published values
+    /// Run a published figure again on a simulated cluster, and compare with the published values
     #[command(visible_alias = "repro")]
     Reproduce(reproduce::Arguments),
-    /// List hardware profiles, or the constants of one with their sources
+    /// List hardware profiles, or the constants of one profile with their sources
     Profiles(profiles::Arguments),
     /// List the rules that a protocol's variant can switch off
     Rules(rules::Arguments),
-    /// Decide whether a recorded history is strictly serializable, or keeps a weaker level
+    /// Decide whether a recorded history is strictly serializable, or satisfies a weaker level
     Check(check::Arguments),
 }
 
@@ -95,20 +94,20 @@ full, and a line that begins with error says so. 2: bad input.";
 /// The exit code that shells report for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
-/// The verdict of a command that did its work.
+/// The verdict of a command that has completed its work.
 enum Verdict {
     Good,
     Bad,
-    /// A signal ended the command early, and nothing was wrong until then.
+    /// A signal ended the command early, and the command had found no error until then.
     Interrupted,
 }
 
 /// The reason why a command could not do its work.
 #[derive(Debug)]
 enum Stop {
-    /// Bad input; the text that stands behind `error: `.
+    /// The input is bad. The text is printed after `error: `.
     Input(String),
-    /// The work failed.
+    /// The work of the command failed.
     Failed(String),
 }
 
@@ -131,7 +130,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
-            // Help or the version was asked for.
+            // The user requested help or the version.
             return match written(error.print()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(text) => complain(1, &text),
@@ -161,7 +160,7 @@ fn main() -> ExitCode {
 
 fn complain(code: u8, text: &str) -> ExitCode {
     let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    // The user's input may hold bytes that a terminal obeys.
+    // The user's input may contain bytes that a terminal interprets as commands.
     let shown: String = line
         .chars()
         .flat_map(|it| match it.is_control() {
@@ -178,12 +177,12 @@ fn remark(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Prints one object and the end of its line.
+/// Prints one JSON object and the end of its line.
 fn print_object(object: &impl serde::Serialize) -> Result<(), Stop> {
     print_json(serde_json::to_string(object))
 }
 
-/// Prints an object that is text already, and the end of its line.
+/// Prints a JSON object that is text already, and the end of its line.
 fn print_json(text: serde_json::Result<String>) -> Result<(), Stop> {
     let text = text.map_err(|error| {
         Stop::Failed(format!(
@@ -194,16 +193,16 @@ fn print_json(text: serde_json::Result<String>) -> Result<(), Stop> {
     say(&format!("{text}\n"))
 }
 
-/// Prints a result; if the reader has closed the pipe, it does not want the result.
+/// Prints a result. If the reader has closed the pipe, the reader does not need the result, so this is no error.
 fn say(text: &str) -> Result<(), Stop> {
     let mut out = std::io::stdout().lock();
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush())).map_err(Stop::Failed)
 }
 
-/// Returns whether standard output took a result, as far as a reader wants it.
+/// Returns success if standard output took a result, or if the reader has closed the pipe.
 ///
 /// # Errors
-/// Names the file and the system's error.
+/// The error names the file and the system's error.
 fn written(result: std::io::Result<()>) -> Result<(), String> {
     match result {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

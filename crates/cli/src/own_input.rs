@@ -1,22 +1,22 @@
-//! A file that a command reads is never the one that it writes.
+//! Ensures that a command never writes to a file that it reads.
 //!
-//! Invariant: checked before anything is read or written, for every command that does both. Files
-//! are compared by device and inode, so that a link to an input is that input. The `.partial` file
-//! in which a result grows counts as written.
+//! Invariant: every command that reads and writes files checks this before it reads or writes anything. Files are
+//! compared by device and inode, so a link to an input counts as that input. The `.partial` file to which a command
+//! writes its result counts as an output.
 
 use super::Stop;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// A path, and the flag or argument that named it.
+/// A path, and the flag or argument that contained it.
 pub(super) type Named<'a> = (&'a str, Option<&'a Path>);
 
-/// Refuses an output that is one of the inputs. Names that are no files, such as those of profiles
-/// and litmuses that come with the program, are no inputs.
+/// Refuses an output that is one of the inputs. Names that are no files are no inputs. Examples are the names of
+/// profiles and litmuses that come with the program.
 ///
 /// # Errors
-/// Names both flags.
+/// The error names both flags.
 pub(super) fn refuse_own_input(output: Named<'_>, inputs: &[Named<'_>]) -> Result<(), Stop> {
     let (flag, Some(path)) = output else { return Ok(()) };
     let written = [identity(path), identity(&partial(path))];
@@ -30,13 +30,13 @@ pub(super) fn refuse_own_input(output: Named<'_>, inputs: &[Named<'_>]) -> Resul
     Ok(())
 }
 
-/// Returns the device and inode of the file that a path leads to, through links.
+/// Returns the device and inode of the file to which a path leads, through links.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
 
-/// Returns the path to which [`tarn_check::WholeFile`] writes until the file is whole.
+/// Returns the path to which [`tarn_check::WholeFile`] writes until the file is complete.
 fn partial(path: &Path) -> PathBuf {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut name = path.into_os_string();

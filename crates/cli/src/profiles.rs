@@ -1,6 +1,6 @@
-//! `tarn profiles`: the hardware that can be simulated, and the constants of its model.
+//! The command `tarn profiles` lists the hardware that can be simulated, and the constants of its model.
 //!
-//! Invariant: a constant is never shown without its source and its standing.
+//! Invariant: the command shows every constant with its source and with how certain it is.
 
 use super::sim::load_profile;
 use super::{Stop, Verdict, say};
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use tarn_lab::simulate::nic::published::standing_name;
 use tarn_sim::profile::{Constant, Profile};
 
-/// Lists the hardware profiles of the simulator; with a name, every constant of one.
+/// Lists the hardware profiles of the simulator. With the name of a profile, lists all its constants.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -21,7 +21,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// The argument's name in the usage text.
+/// The name of the command's argument in the usage text.
 const ARGUMENT: &str = "PROFILE";
 
 const EXAMPLES: &str = "Examples:
@@ -58,7 +58,7 @@ struct Whole<'a> {
     constants: Vec<Row<'a>>,
 }
 
-/// Runs the command.
+/// Runs the command `tarn profiles`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let text = match &arguments.profile {
         Some(name) => one(&load_profile(ARGUMENT, name)?, arguments.json)?,
@@ -141,7 +141,7 @@ fn row<'a, T: Serialize>(
 ) -> Row<'a> {
     let Constant { value, source, standing } = constant;
     let value = serde_json::to_value(value).unwrap_or_default();
-    // Whole numbers are shown without a fraction.
+    // Whole numbers are printed without a fraction.
     let whole = value.as_f64().filter(|number| number.fract() == 0.0);
     let value = whole.map_or(value, |number| (number as i64).into());
     Row { section, name, value, standing: standing_name(*standing), source }

@@ -1,7 +1,7 @@
-//! Shows how far a run is, on standard error: a bar on a terminal, plain lines elsewhere.
+//! Shows the progress of a run on standard error: a bar on a terminal, plain lines elsewhere.
 //!
-//! Invariant: nothing is shown that takes less than a second, and nothing moves while a measured
-//! phase runs in real time: drawing would take a core from it.
+//! Invariant: work that takes less than a second is not shown. While a measured phase runs in real time, nothing is
+//! drawn, because drawing would take a core from the phase.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -15,7 +15,7 @@ use tarn_lab::sweep::{self, Point, pool::Done};
 const PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
-/// Tells a person about the current work.
+/// Shows the user the current work.
 pub struct Progress {
     terminal: bool,
     start: Instant,
@@ -29,7 +29,7 @@ struct Shown {
 }
 
 impl Progress {
-    /// Starts the clock now.
+    /// Creates the display. The clock of the display starts now.
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
     pub fn new() -> Progress {
         let terminal = std::io::stderr().is_terminal();
@@ -60,7 +60,7 @@ impl Watch for Progress {
         if self.start.elapsed() < PATIENCE {
             return;
         }
-        // If the bar is in use, another thread is drawing: this one leaves it.
+        // If the bar is in use, another thread is drawing, and this thread returns without drawing.
         let Ok(mut shown) = self.shown.try_lock() else { return };
         match self.terminal {
             true => shown.bar.get_or_insert_with(|| bar("loading", all)).set_position(done),
@@ -85,7 +85,8 @@ impl Watch for Progress {
         }
     }
 
-    /// Shows a phase while it runs, since the real length of virtual time is unknown.
+    /// Shows that a phase is running. The display shows no end time, because the real length of virtual time is
+    /// unknown.
     fn running(&self, phase: &'static str, now: Now) {
         if self.start.elapsed() < PATIENCE {
             return;
@@ -99,7 +100,7 @@ impl Watch for Progress {
             true => {
                 let bar = shown.bar.get_or_insert_with(|| bar(phase, of_us));
                 if bar.message() != phase {
-                    // The phase before ended early.
+                    // The previous phase ended early, so the bar gets the name of the new phase.
                     bar.set_message(phase);
                     bar.set_length(of_us);
                 }
@@ -127,7 +128,7 @@ impl Watch for Progress {
 }
 
 impl Progress {
-    /// Shows that `done` seeds have passed, of `all` if their number is known.
+    /// Shows that `done` seeds have passed, of `all` seeds if their number is known.
     pub fn seeds(&self, done: u64, all: Option<u64>) {
         if self.start.elapsed() < PATIENCE {
             return;
@@ -142,7 +143,7 @@ impl Progress {
         }
     }
 
-    /// Shows how many items are explored, and how far the one at work is.
+    /// Shows the number of explored items, and the progress of the present item.
     pub fn exploring(&self, now: &explore::run::Now<'_>) {
         if self.start.elapsed() < PATIENCE {
             return;
@@ -159,7 +160,7 @@ impl Progress {
         }
     }
 
-    /// Ends the display.
+    /// Removes the display of the progress.
     pub fn end(&self) {
         if let Ok(mut shown) = self.shown.lock() {
             shown.bar.take().inspect(ProgressBar::finish_and_clear);
@@ -167,8 +168,7 @@ impl Progress {
     }
 }
 
-/// Shows how far a sweep is: a line for every point that has ended, and a bar below the lines on a
-/// terminal.
+/// Shows the progress of a sweep: a line for every point that has ended, and on a terminal a bar below these lines.
 pub struct Sweeping {
     bar: Option<ProgressBar>,
 }

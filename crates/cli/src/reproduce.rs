@@ -1,6 +1,7 @@
-//! `tarn reproduce`: published figures beside the results of a simulated cluster.
+//! The command `tarn reproduce` compares published figures with the results of a simulated cluster.
 //!
-//! Invariant: a published value that is missed is shown and is no failure; a check that fails is.
+//! Invariant: if the simulation misses a published value, the command shows this and does not fail. A check that
+//! fails is a failure of the command.
 
 use super::complaint::{about, only_with};
 use super::progress::Progress;
@@ -14,35 +15,33 @@ use tarn_lab::reproduce::paper::data::{ALL as PAPERS, Paper, by_name};
 use tarn_lab::reproduce::paper::page::page as page_of;
 use tarn_lab::reproduce::paper::{Asked, evaluate as run_evaluation};
 
-/// Runs a published figure again on a simulated cluster of the paper's hardware. Prints a row for
-/// each published value, with the simulated one, their ratio and the busiest part. Then it prints
-/// the verbs of a transaction beside those of the public code, and all curves.
+/// Runs a published figure again on a simulated cluster of the paper's hardware. The command prints a row for each
+/// published value, with the simulated value, their ratio and the busiest part. Then the command prints the verbs of
+/// a transaction and the verbs of the public code, and all curves.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The figure, or lotus or oocc for the whole evaluation of LOTUS or OOCC; without a name the
-    /// figures are listed
+    /// The figure, or lotus or oocc for the whole evaluation of LOTUS or OOCC; without a name the command lists the
+    /// figures
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
-    /// List the figures that can be run
+    /// List the figures that the command can run
     #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set", "what_if"])]
     list: bool,
-    /// Only this section of lotus or oocc, several times for several; an unknown name lists the
+    /// Run only this section of lotus or oocc; repeat the flag for several sections; an unknown name lists the
     /// sections
     #[arg(long, value_name = "SECTION")]
     only: Vec<String>,
-    /// For lotus and oocc: set a constant of the hardware for this run, as in tarn sim, to see its
-    /// effect
+    /// For lotus and oocc: set a constant of the hardware for this run, as in tarn sim, to see the constant's effect
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// For lotus and oocc: change a suspected cause for all systems, to see its effect; an unknown key
-    /// lists the keys
+    /// For lotus and oocc: change a suspected cause for all systems, to see its effect; an unknown key lists the keys
     #[arg(long, value_name = "KEY=VALUE")]
     what_if: Vec<String>,
     /// Use a smaller database and fewer, shorter points; the report says so
     #[arg(long)]
     quick: bool,
-    /// Seed of every generator
+    /// Seed of every random generator
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = super::scenario::whole,
           allow_negative_numbers = true)]
     seed: u64,
@@ -66,7 +65,7 @@ A value agrees if it differs from the published one by at most a quarter. Exit c
 and its checks passed, whether or not its values agree. 1: a check failed. 2: bad input.";
 
 impl Arguments {
-    /// Returns whether nothing is asked for: then the answer is the list of figures.
+    /// Returns whether the user gave no argument: then the command lists the figures.
     fn is_bare(&self) -> bool {
         let Arguments { figure, only, set, what_if, quick, html, .. } = self;
         let flags = [only, set, what_if].into_iter().all(Vec::is_empty);
@@ -74,7 +73,7 @@ impl Arguments {
     }
 }
 
-/// Runs the command.
+/// Runs the command `tarn reproduce`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if arguments.list || arguments.is_bare() {
         list(arguments.json)?;
@@ -103,7 +102,7 @@ fn told(failed: &[String]) -> Verdict {
     Verdict::Bad
 }
 
-/// Returns the figure that is asked for, by flags that it has.
+/// Returns the figure that the user requested. Refuses flags that the figure does not have.
 fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
     let mut error = match Figure::by_name(arguments.figure.as_deref().unwrap_or("nothing")) {
         Err(error) => error,
@@ -125,7 +124,7 @@ fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
     Err(Stop::Input(about(&error)))
 }
 
-/// Runs a paper's whole evaluation.
+/// Runs the whole evaluation of a paper.
 fn evaluate(paper: &'static Paper, arguments: &Arguments) -> Result<Verdict, Stop> {
     let Arguments { quick, seed, ref only, ref what_if, .. } = *arguments;
     let profile = with_settings(load_profile("--profile", &paper.profile)?, &arguments.set)?;
@@ -141,7 +140,7 @@ fn evaluate(paper: &'static Paper, arguments: &Arguments) -> Result<Verdict, Sto
     Ok(told(&evaluation.failed()))
 }
 
-/// Prints every figure's name.
+/// Prints the name of every figure.
 fn list(json: bool) -> Result<(), Stop> {
     if json {
         let listed = |name: &str, title: &str, source: &str| serde_json::json!({ "figure": name, "title": title, "source": source });

@@ -1,19 +1,19 @@
-//! `tarn rules`: the rules that a variant can switch off.
+//! The command `tarn rules` lists the rules that a variant can turn off.
 //!
-//! Invariant: the list is the protocol's own, so that it has every switch that `--variant` takes,
-//! in the same form.
+//! Invariant: the command prints the protocol's own list. So the output has every switch that `--variant` takes, in
+//! the same form.
 
 use super::{Stop, Verdict, print_object, say};
 use serde::Serialize;
 use tarn_engine::cluster::info::Switch;
 use tarn_engine::protocol::AnyProtocol;
 
-/// Lists the switches of a protocol. Each is a rule or a deviation from the paper's text, and is
-/// shown with its effect while it is on. All are on in the variant corrected.
+/// Lists the switches of a protocol. A switch is a rule or a deviation from the paper's text. The command shows the
+/// effect of each switch while the switch is on. All switches are on in the variant corrected.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Protocol
+    /// Name of the protocol
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
     /// One JSON object on standard output instead of the table
@@ -53,7 +53,7 @@ impl Row {
     }
 }
 
-/// Runs the command.
+/// Runs the command `tarn rules`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let info = AnyProtocol::by_name(&arguments.protocol, "corrected")?.info();
     let rows: Vec<Row> = info.switches.iter().map(Row::of).collect();

@@ -1,7 +1,7 @@
-//! The settings of a run: the flags of `tarn bench`, which are the keys of a scenario file.
+//! The settings of a run. Each setting is a flag of `tarn bench` and also a key of a scenario file.
 //!
-//! Invariant: one structure for both, so that they cannot drift apart; a flag that is given wins
-//! over the scenario's value, and an unknown key is an error.
+//! Invariant: one structure defines the flags and the keys, so they cannot differ. A flag on the command line
+//! overrides the scenario's value. An unknown key is an error.
 
 use super::Stop;
 use clap::ValueEnum;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 use tarn_lab::bench::checks::CheckKind;
 use tarn_store::ids::UsageError;
 
-/// Flags and keys; `None` is the default.
+/// The flags and keys; `None` means the default.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Settings {
@@ -21,98 +21,99 @@ pub struct Settings {
     /// Protocol [default: ford]
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<String>,
-    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn rules` lists
+    /// Variant: corrected, literal or measured, then ,-SWITCH or ,+SWITCH of the switches that `tarn rules` lists
     /// [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     pub variant: Option<String>,
-    /// Coordinator threads in all [default: 1]
+    /// Number of coordinator threads of all nodes together [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub threads: Option<u64>,
-    /// Coordinator threads of one compute node [default: 1]
+    /// Number of coordinator threads of one compute node [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub threads_per_node: Option<u64>,
-    /// Transactions in progress at once on a thread, or auto [default: auto]
+    /// Number of transactions that one thread runs concurrently, or auto [default: auto]
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub coroutines: Option<Coroutines>,
-    /// Let the operating system move threads between cores; by default each keeps to one core while there
-    /// are enough
+    /// Let the operating system move threads between cores; by default each thread keeps to one core while there are
+    /// enough cores
     #[arg(long)]
     pub no_pin: bool,
-    /// Do not prefetch a round's lines, to measure the gain of prefetching
+    /// Do not prefetch a round's cache lines; shows the gain of prefetching
     #[arg(long)]
     pub no_prefetch: bool,
-    /// Compute node that runs a transaction, under a protocol whose locks have shards: by-shard, the
-    /// owner of its first record's shard; none, the node that draws it [default: none]
+    /// Compute node that runs a transaction, under a protocol whose locks have shards: by-shard selects the owner of
+    /// its first record's shard; none selects the node that draws the transaction [default: none]
     #[arg(long, value_name = "HOW")]
     pub routing: Option<Routing>,
-    /// Length of the measured phase [default: 5]
+    /// Length of the measured phase in seconds [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
-    /// Memory nodes [default: as many as replicas]
+    /// Number of memory nodes [default: as many as replicas]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub memory_nodes: Option<u64>,
-    /// Copies of every record [default: 1]
+    /// Number of copies of every record [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub replicas: Option<u64>,
-    /// Choice of a record's memory node: by its key's hash, or by its table [default: hash]
+    /// Selection of a record's memory node: by its key's hash, or by its table [default: hash]
     #[arg(long, value_name = "HOW")]
     pub placement: Option<Placement>,
-    /// The workload's profile: its own definition or a paper's variant [default: its first]
+    /// The profile of the workload: its own definition or a paper's variant [default: its first profile]
     #[arg(long, value_name = "NAME")]
     pub mix_profile: Option<String>,
-    /// Records, accounts, subscribers, warehouses [default: the profile's]
+    /// Number of records, accounts, subscribers or warehouses [default: the number in the profile]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub records: Option<u64>,
-    /// Zipf exponent of the keys, 0 for uniform [default: the profile's]
+    /// Zipf exponent of the keys, 0 for uniform [default: the exponent in the profile]
     #[arg(long, value_name = "THETA", value_parser = number, allow_negative_numbers = true)]
     pub zipf: Option<f64>,
-    /// Seed of every generator [default: 1]
+    /// Seed of every random generator [default: 1]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Write the verification phase's history to this file
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Length of the verification phase, whose history is recorded and checked; it ends earlier after
-    /// 200,000 transactions for each second [default: 1]
+    /// Length in seconds of the verification phase, whose history is recorded and checked; the phase ends earlier
+    /// after 200,000 transactions for each second [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     pub verify_seconds: Option<f64>,
-    /// No verification phase
+    /// Run no verification phase
     #[arg(long, conflicts_with = "verify_seconds")]
     pub no_verify: bool,
-    /// Addresses that each thread remembers, so that an update can lock at once [default: 0]
+    /// Number of addresses that each thread caches, so that an update can lock in its first round [default: 0]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub address_cache: Option<u64>,
-    /// Version tables that each compute node remembers of records whose locks it grants [default: 0, since memory is near]
+    /// Number of version tables that each compute node caches, of records whose locks it grants [default: 0, since
+    /// memory is near]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub version_cache: Option<u64>,
-    /// Length of a lease, for which readers trust their reads and writers wait, under a protocol with
-    /// such leases [default: 0, none]
+    /// Length of a lease in nanoseconds: readers trust their reads for this time and writers wait for it, under a
+    /// protocol with such leases [default: 0, none]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_ns: Option<u64>,
-    /// Interval in which a manager checks whether the lease is right for 80 of 100 read-only
-    /// transactions, and changes it if not [default: never]
+    /// Interval in nanoseconds at which a manager checks whether the lease is long enough for 80 of 100 read-only
+    /// transactions, and otherwise changes the length [default: never]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_adjust_ns: Option<u64>,
-    /// The shortest lease that the manager asks for [default: 1]
+    /// The shortest lease that the manager requests [default: 1]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_least_ns: Option<u64>,
-    /// The longest lease that the manager asks for [default: 16777215]
+    /// The longest lease that the manager requests [default: 16777215]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_most_ns: Option<u64>,
-    /// Way in which compute nodes ask each other for locks, under a protocol whose locks have shards: calls within
-    /// the process, or messages as between processes [default: calls]
+    /// How compute nodes request locks from each other, under a protocol whose locks have shards: by calls within the
+    /// process, or by messages as between processes [default: calls]
     #[arg(long, value_name = "HOW")]
     pub lock_transport: Option<LockTransport>,
     /// Kind of memory: another process can map shared memory, but not private memory [default: auto]
     #[arg(long, value_name = "KIND")]
     pub memory: Option<Memory>,
-    /// Way in which lines are kept whole; planted-torn breaks them, so that checks can prove themselves
+    /// How lines are kept atomic; planted-torn breaks the atomicity, to prove that the checks detect it
     #[arg(long, value_name = "HOW", hide = true)]
     pub line_atomicity: Option<Lines>,
     /// Expected outcome: all checks pass, or one of them fails [default: clean]
     #[arg(long, value_name = "WHAT", hide = true)]
     pub expect: Option<Expect>,
-    /// Checks of which at least one must fail: history, invariant, audit, failure
+    /// Kinds of checks of which at least one must fail: history, invariant, audit, failure
     #[arg(skip)]
     #[serde(alias = "expect_kind")]
     pub expect_kind: Option<Vec<String>>,
@@ -121,13 +122,13 @@ pub struct Settings {
     pub description: Option<String>,
 }
 
-/// `--coroutines`.
+/// The values of `--coroutines`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub enum Coroutines {
-    /// Derived from the width of the workload's transactions.
+    /// The program derives the number from the width of the workload's transactions.
     Auto,
-    /// This many.
+    /// Each thread runs this many coroutines.
     Count(u64),
 }
 
@@ -152,69 +153,69 @@ impl TryFrom<toml::Value> for Coroutines {
     }
 }
 
-/// `--placement`.
+/// The values of `--placement`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// By the hash of the key.
+    /// The hash of a record's key selects the record's memory node.
     Hash,
-    /// By the table.
+    /// The table of a record selects the record's memory node.
     Table,
 }
 
-/// `--routing`.
+/// The values of `--routing`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routing {
     /// The owner of the first record's shard runs transactions that write.
     ByShard,
-    /// The node that draws it.
+    /// The node that draws a transaction runs it.
     None,
 }
 
-/// `--lock-transport`.
+/// The values of `--lock-transport`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LockTransport {
-    /// By calls.
+    /// Compute nodes request locks by calls.
     Calls,
-    /// By messages.
+    /// Compute nodes request locks by messages.
     Messages,
 }
 
-/// `--memory`.
+/// The values of `--memory`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
-    /// Shared if it can have huge pages.
+    /// Memory is shared if shared memory can have huge pages.
     Auto,
-    /// Another process can map it.
+    /// Another process can map the memory.
     Shared,
-    /// This process only.
+    /// Only this process can use the memory.
     Private,
 }
 
-/// `--line-atomicity`.
+/// The values of `--line-atomicity`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lines {
-    /// Kept whole, as the contract requires.
+    /// Lines are atomic, as the contract requires.
     Striped,
-    /// Broken.
+    /// Lines are not atomic: a planted bug.
     PlantedTorn,
 }
 
-/// `--expect`.
+/// The values of `--expect`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expect {
-    /// Every check passes.
+    /// Every check must pass.
     Clean,
-    /// One of the checks named fails.
+    /// At least one of the named checks must fail.
     Violation,
 }
 
-/// Parses a count on the command line.
+/// Parses a whole number on the command line.
 pub(super) fn whole(text: &str) -> Result<u64, String> {
     let is_whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().map_err(|_| match is_whole {
@@ -223,13 +224,13 @@ pub(super) fn whole(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Parses a quantity on the command line.
+/// Parses a number on the command line.
 pub(super) fn number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "a number".to_owned())
 }
 
 impl Settings {
-    /// Reads a scenario.
+    /// Reads a scenario file.
     pub fn read(path: &Path) -> Result<Settings, Stop> {
         let complain = |allowed: String| {
             Stop::Input(format!("--scenario = {}; allowed: {allowed}", path.display()))
@@ -244,7 +245,7 @@ impl Settings {
         })
     }
 
-    /// Returns the settings given here, with the scenario's values for the rest.
+    /// Returns these settings. If a setting is not given, its value comes from the scenario.
     pub fn over(self, scenario: Settings) -> Settings {
         let verifies = self.verify_seconds.is_some();
         Settings {
@@ -283,10 +284,10 @@ impl Settings {
         }
     }
 
-    /// Returns the kinds of checks of which one is to fail; all kinds if none is named.
+    /// Returns the kinds of checks of which one is expected to fail. If the settings name no kind, returns all kinds.
     ///
     /// # Errors
-    /// A kind that does not exist.
+    /// If the settings name a kind that does not exist.
     pub fn expected_kinds(&self) -> Result<Vec<CheckKind>, UsageError> {
         let Some(names) = &self.expect_kind else { return Ok(CheckKind::ALL.into()) };
         let kind = |name: &String| {

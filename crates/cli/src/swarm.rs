@@ -1,8 +1,8 @@
-//! `tarn swarm`: random scenarios, for a number of seeds, for some time, or for ever.
+//! The command `tarn swarm` runs random scenarios, for a number of seeds, for some time, or without end.
 //!
-//! Invariant: a scenario is the run of `tarn sim random` for the same seed, to the same trace. So
-//! the command that it prints replays a failure. Coverage is counted cell by cell, and an empty
-//! cell is named.
+//! Invariant: a scenario is the run of `tarn sim random` for the same seed, with the same trace. So the command that
+//! the swarm prints replays a failure. The swarm counts coverage for each cell of its matrix, and names each empty
+//! cell.
 
 use super::scenario::{number, whole};
 use super::{Stop, Verdict, interrupt, print_object, say};
@@ -21,37 +21,38 @@ use tarn_store::ids::UsageError;
 
 const JOBS_MAX: u64 = 1_024;
 const MINUTES: std::ops::RangeInclusive<f64> = 0.001..=1e6;
-/// After this many failures the swarm stops.
+/// The number of failures after which the swarm stops.
 const FAILURES_MAX: usize = 20;
 
-/// Runs random scenarios: each seed draws a cluster, a workload, trouble, and up to three faults. Compute
-/// nodes crash with any of their verbs landed, and come back. Some are expelled while they run, by an
-/// operator or because a clock beyond its bound let a lease lapse. Memory nodes die, backups are promoted,
-/// and spares are filled. Recovery dies with its node, and callers drop transactions half-way. Then the
-/// history, the memory, every lock and every replica are checked.
+/// Runs random scenarios: each seed draws a cluster, a workload, disturbances, and up to three faults. Compute nodes
+/// crash after any of their verbs has taken effect, and join again. Some nodes are expelled while they run, by an
+/// operator or because a clock beyond its assumed limit let a lease lapse. Memory nodes die, backups are promoted,
+/// and spare nodes are filled. A recovery dies with its node, and callers drop transactions before their end. Then
+/// the command checks the history, the memory, every lock and every replica.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Number of seeds [default: no limit]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     seeds: Option<u64>,
-    /// Begin no seed after this time [default: run until a signal]
+    /// Start no seed after this time [default: run until a signal]
     #[arg(long, value_name = "MINUTES", value_parser = number, allow_negative_numbers = true)]
     minutes: Option<f64>,
     /// The first seed [default: 0]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     first_seed: Option<u64>,
-    /// Seeds that run at once; the result does not depend on it [default: one for each processor]
+    /// Number of seeds that run in parallel; the result does not depend on this number [default: one for each
+    /// processor]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     jobs: Option<u64>,
-    /// Protocol
+    /// Name of the protocol
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
-    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of those that
+    /// Variant: corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of the switches that
     /// `tarn rules` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
-    /// Fail if a cell of the coverage is empty
+    /// Fail if a cell of the coverage matrix is empty
     #[arg(long)]
     require_coverage: bool,
     /// One JSON object on standard output instead of the table
@@ -70,7 +71,7 @@ After Ctrl-C (or SIGTERM) the running seeds end, and the report of all seeds so 
 Exit code 0: every seed passed. 1: a seed failed, and the command that runs it again is printed; or a required
 cell is empty. 2: bad input. 130: a signal ended the run, and no seed had failed.";
 
-/// The object that `--json` prints.
+/// The JSON object that `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     protocol: &'a str,
@@ -80,7 +81,7 @@ struct Report<'a> {
     seeds_passed: u64,
     failures: &'a [Failed],
     coverage: &'a Coverage,
-    /// Share of seeds in which at least a fifth of all tries was aborted.
+    /// The share of seeds in which at least a fifth of all tries was aborted.
     conflicting_seeds: f64,
     faults: &'a Faults,
     transactions: u64,
@@ -89,21 +90,21 @@ struct Report<'a> {
     wall: &'a Wall,
 }
 
-/// Runs the command.
+/// Runs the command `tarn swarm`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let order = order(arguments)?;
     let progress = Progress::new();
     let told = Cell::new(0);
     let stop = interrupt::flag()?;
     let mut sum = run_until(&order, &stop, &|sum| {
-        // Printed at once, so that the findings of a swarm that is killed are not lost.
+        // The command prints each failure immediately. So if a swarm is killed, its findings are not lost.
         for failed in &sum.failures[told.replace(sum.failures.len())..] {
             remark!("seed {} failed; replay: {}", failed.seed, failed.replay);
         }
         progress.seeds(sum.seeds_run, arguments.seeds);
     })?;
     progress.end();
-    // A swarm that has run its last seed has not been cut short.
+    // If a signal comes after the last seed, the swarm was not cut short.
     let is_cut = stop.load(Ordering::Relaxed) && sum.seeds_run < order.schedules;
     if is_cut {
         remark!("interrupted after {} seeds", sum.seeds_run);
@@ -143,7 +144,7 @@ fn report(sum: &Sum) -> Report<'_> {
     }
 }
 
-/// Returns the coverage as a matrix, for people.
+/// Returns the coverage as a matrix that people can read.
 fn text_of(coverage: &Coverage) -> String {
     let (reached, all) = coverage.reached();
     let mut text = format!("coverage: {reached} of {all} cells\n");
@@ -170,7 +171,8 @@ fn text_of(coverage: &Coverage) -> String {
     text
 }
 
-/// Returns the first seed, and how many there are; all that follow, if the number is not given.
+/// Returns the first seed and the number of seeds. If the number is not given, all following seeds belong to the
+/// range.
 pub(crate) fn seed_range(
     field: &str,
     first: Option<u64>,

@@ -1,7 +1,7 @@
-//! `tarn trace`: chosen transactions of a simulated run, drawn.
+//! The command `tarn trace` draws chosen transactions of a simulated run.
 //!
-//! Invariant: the flags of the cluster are those of `tarn sim`, and so is the run; the file appears only
-//! when it is whole.
+//! Invariant: the flags of the cluster are the flags of `tarn sim`, and the run is the same run. The output file
+//! appears only when the file is complete.
 
 use super::own_input::refuse_own_input;
 use super::progress::Progress;
@@ -13,9 +13,9 @@ use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use tarn_lab::trace::{Pick, TRANSACTIONS_MAX, Trace, Wanted, svg, text};
 
-/// Draws transactions of a simulated run as time-space diagrams: a lane for the coordinator and each
-/// node, an arrow for each verb and message, the protocol's phases, retries, aborts and waits. The run
-/// is the one that `tarn sim --no-verify` measures with the same flags and seed.
+/// Draws transactions of a simulated run as time-space diagrams. A diagram has a lane for the coordinator and for
+/// each node, and an arrow for each verb and message. The diagram shows the protocol's phases, retries, aborts and
+/// waits. The run is the run that `tarn sim --no-verify` measures with the same flags and seed.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -28,7 +28,7 @@ pub struct Arguments {
     /// Transactions to draw: those that began first, took longest, were aborted, or were tried most often
     #[arg(long, value_name = "WHICH", default_value = "first")]
     pick: Which,
-    /// Only transactions of this kind, as `tarn sim` lists them under `mix run`
+    /// Draw only transactions of this kind, as `tarn sim` lists the kinds under `mix run`
     #[arg(long, value_name = "NAME")]
     procedure: Option<String>,
     /// Form of the drawing: text for 100 columns, svg, or json with all times
@@ -39,7 +39,7 @@ pub struct Arguments {
     output: Option<PathBuf>,
 }
 
-/// `--pick`.
+/// The values of `--pick`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Which {
     First,
@@ -48,7 +48,7 @@ enum Which {
     Contended,
 }
 
-/// `--format`.
+/// The values of `--format`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Format {
     Text,
@@ -64,7 +64,7 @@ const EXAMPLES: &str = "Examples:
 
 Exit code 0: transactions were drawn. 1: the run had no such transaction. 2: bad input.";
 
-/// Runs the command.
+/// Runs the command `tarn trace`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     super::bench::within("transactions", Some(arguments.transactions), 1..=TRANSACTIONS_MAX)?;
     let file = arguments.output.as_deref();

@@ -1,7 +1,6 @@
 //! Prints a run's report, and turns its checks into a verdict.
 //!
-//! Invariant: one way for every command: the report on standard output, failed checks on standard
-//! error.
+//! Invariant: every command prints in the same way: its report on standard output, failed checks on standard error.
 
 use super::{Stop, Verdict, print_object, say};
 use serde::Serialize;
@@ -11,16 +10,16 @@ use tarn_lab::bench::checks::{CheckKind, Checks};
 /// The expected result of the checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expected<'a> {
-    /// Nothing.
+    /// No check may fail.
     Clean,
-    /// A violation of one of these kinds.
+    /// A check of one of these kinds must fail.
     Violation(&'a [CheckKind]),
 }
 
-/// Prints a report: the table, or one object.
+/// Prints a report as a table, or as one JSON object.
 ///
 /// # Errors
-/// A report that is no object.
+/// If a report is no JSON object.
 pub(super) fn print(report: &(impl Display + Serialize), json: bool) -> Result<(), Stop> {
     if json {
         return print_object(report);

@@ -1,13 +1,13 @@
-//! The files that commands write: [`tarn_check::WholeFile`] with the errors of a command line.
+//! The files that commands write. This module adds errors for the command line to [`tarn_check::WholeFile`].
 //!
-//! Invariant: a path that cannot be written is bad input and found before the work begins. A file
-//! that cannot be finished is a failure.
+//! Invariant: if a path cannot be written, the program reports bad input before the work begins. If a file cannot be
+//! completed, the program reports a failure.
 
 use super::Stop;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A file that appears only when it is whole; see the module's documentation.
+/// A file that appears only when it is complete; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct WholeFile {
     path: PathBuf,
@@ -15,10 +15,10 @@ pub(super) struct WholeFile {
 }
 
 impl WholeFile {
-    /// Opens the file; `flag` is where its path was given.
+    /// Opens the file. `flag` is the flag that contained the file's path.
     ///
     /// # Errors
-    /// A path that cannot be written.
+    /// If the path cannot be written.
     pub(super) fn create(flag: &str, path: &Path) -> Result<WholeFile, Stop> {
         let file = tarn_check::WholeFile::create(path).map_err(|error| {
             let allowed = format!("a file that can be written ({error})");
@@ -27,18 +27,18 @@ impl WholeFile {
         Ok(WholeFile { path: path.to_owned(), file })
     }
 
-    /// Writes the whole text and gives the file its name.
+    /// Writes the whole text and gives the file its final name.
     ///
     /// # Errors
-    /// The file's.
+    /// The errors of writing the file.
     pub(super) fn finish(self, text: &str) -> Result<(), Stop> {
         self.finish_with(|file| file.write_all(text.as_bytes()))
     }
 
-    /// Like [`WholeFile::finish`], with the output of `write`.
+    /// Does the same as [`WholeFile::finish`], with the output of `write` as the text.
     ///
     /// # Errors
-    /// The file's.
+    /// The errors of writing the file.
     pub(super) fn finish_with(
         mut self,
         write: impl FnOnce(&mut tarn_check::WholeFile) -> std::io::Result<()>,

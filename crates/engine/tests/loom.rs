@@ -1,12 +1,13 @@
-//! Models of the synchronisation of the lock table and of the counts of readers, under every interleaving. In a
-//! model, reads may return every value that a machine with weaker order than ours may show.
+//! Models of the synchronisation of the lock table and of the counts of readers. Loom runs each model in every
+//! interleaving. In a model, a read may return every value that a machine with weaker order than ours may return.
 //!
 //! Run the models with `cargo xtask loom`; in an ordinary build this file is empty. The models run the table's own
 //! code, on loom's atomics (`crates/engine/src/services/lock/sync.rs`), with buckets of two slots.
 //!
-//! Invariant checked: each model passes. A model fails if an ordering that it must justify is removed, or if the
-//! paper's algorithm replaces the bit. Models are bounded: at most three preemptions, two or three threads, a few
-//! grants. Spill buckets are not modelled, because they change only under the bit of their home bucket.
+//! Invariant checked: each model passes. A model fails if an ordering is removed that it must justify. A model also
+//! fails if the paper's algorithm replaces the bit. The models are limited to three preemptions, two or three
+//! threads, and a few grants. No model covers spill buckets, because they change only under the bit of their home
+//! bucket.
 
 #![cfg(loom)]
 
@@ -24,7 +25,7 @@ use tarn_fabric::rpc::RpcConfig;
 use tarn_store::schema::TableId;
 
 const PREEMPTIONS: usize = 3;
-/// The hashes of two locks of the only bucket.
+/// The hash of a lock. This lock and the lock of the next constant belong to the only bucket.
 const K: u64 = 7 << 8;
 const X: u64 = 9 << 8;
 /// The number of words in a slot up to and including its key.
@@ -40,7 +41,7 @@ fn check(site: Option<Site>, model: fn()) {
     builder.check(model);
 }
 
-/// A table of one bucket, and a word that lock K guards; accesses to the word have no memory ordering.
+/// A lock table of one bucket, and a word that lock K guards. Accesses to the word have no memory ordering.
 struct Guarded {
     table: LockTable,
     word: AtomicU64,
@@ -62,14 +63,14 @@ impl Guarded {
         true
     }
 
-    /// Returns the value of the word that a reader sees; the reader never releases its lock.
+    /// Takes the read lock and returns the value of the word. The reader never releases its lock.
     fn read(&self) -> Option<u64> {
         self.table.acquire(K, LockMode::Read, || {})?;
         Some(self.word.load(Ordering::Relaxed))
     }
 }
 
-/// Two writers lock one key, while another key is in the bucket: each addition must count.
+/// Models two writers that lock one key, while another key is in the bucket. Each addition must count.
 fn writers() {
     let guarded = Guarded::new(Bits::Shared);
     let other = Arc::clone(&guarded);
@@ -79,8 +80,8 @@ fn writers() {
     assert_eq!(guarded.word.load(Ordering::Relaxed), granted, "an addition was lost");
 }
 
-/// A writer runs beside two readers that keep their locks. No writer ran between the two readers, so both have seen
-/// the same value.
+/// Models a writer and two readers that keep their locks. No writer ran between the two readers, so both must see the
+/// same value.
 fn readers() {
     let guarded = Guarded::new(Bits::Shared);
     let reader = |guarded: &Arc<Guarded>| {
@@ -95,7 +96,8 @@ fn readers() {
     }
 }
 
-/// A reader becomes the writer while another reader requests the lock: one of the two is refused.
+/// Models a reader that becomes the writer while another reader requests the lock. One of the two requests must be
+/// refused.
 fn upgrade() {
     let guarded = Guarded::new(Bits::Shared);
     let place = guarded.table.acquire(K, LockMode::Read, || {}).expect("nobody else");
@@ -106,7 +108,7 @@ fn upgrade() {
     assert!(!(is_writer && reads), "a writer and a reader");
 }
 
-/// Two threads request one key at the same time, while another key's slot is released.
+/// Models two threads that request one key at the same time, while another key's slot is released.
 fn one_key(bits: Bits) {
     let guarded = Guarded::new(bits);
     let other = Arc::clone(&guarded);
@@ -124,7 +126,7 @@ fn one_key(bits: Bits) {
     assert!(!(granted && beside), "two writers of one key");
 }
 
-/// A reader joins another reader that leaves, while readers of another key take the slot.
+/// Models a reader that joins another reader that leaves, while readers of another key take the slot.
 fn one_slot(bits: Bits) {
     let guarded = Guarded::new(bits);
     let place = guarded.table.acquire(K, LockMode::Read, || {}).expect("nobody else");
@@ -153,12 +155,12 @@ fn with_two_loads() {
     one_slot(Bits::PlantedTwoLoads);
 }
 
-/// A record's version table: its key, and words that all name the write from which they come.
+/// Returns the words of a record's version table: its key, and words that all contain the number of their write.
 fn slot(write: u64) -> [u64; KEY_WORDS] {
     std::array::from_fn(|word| if word == KEY_WORDS - 1 { WHOSE.key } else { write })
 }
 
-/// Whether the cached version table comes from one write.
+/// Whether all words of the cached version table come from one write.
 fn is_whole(cache: &VersionCache) -> bool {
     let mut into = [0; KEY_WORDS];
     match cache.get(WHOSE, NOW, &mut into) {
@@ -171,7 +173,7 @@ fn remember(cache: &VersionCache, write: u64) {
     cache.put(WHOSE, NOW, Address::new(GroupId(0), 64 * write), &slot(write));
 }
 
-/// One thread reads a cached version table while another thread replaces it.
+/// Models one thread that reads a cached version table while another thread replaces it.
 fn remembered() {
     let cache = Arc::new(VersionCache::new(1, KEY_WORDS));
     remember(&cache, 1);
@@ -181,7 +183,7 @@ fn remembered() {
     reader.join().expect("of two writes");
 }
 
-/// Two threads replace a cached version table: one of the two new tables stays.
+/// Models two threads that replace a cached version table. One of the two new tables must stay.
 fn remembered_by_two() {
     let cache = Arc::new(VersionCache::new(1, KEY_WORDS));
     let other = Arc::clone(&cache);
@@ -199,8 +201,8 @@ struct Read {
     done: AtomicU64,
 }
 
-/// A reader has not found the lock, and a writer has found no reader. So the writer knows that the reader has left,
-/// and sees all of the reader's work.
+/// Models a reader that has not found the lock, and a writer that has found no reader. So the writer knows that the
+/// reader has left, and must see all of the reader's work.
 fn counted() {
     let name = RecordName::of(TableId(0), 5);
     let id = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
@@ -225,8 +227,8 @@ fn counted() {
     assert!(is_locked || is_read || has_gone, "he reads what nobody is told that he reads");
 }
 
-/// Asserts that a model fails, and that its own assertion is the cause. A search that reached its bounds has found no
-/// failure.
+/// Asserts that a model fails, and that its own assertion is the cause. If a search only reached its limits, it has
+/// found no failure.
 fn assert_found(site: Option<Site>, model: fn()) {
     let found = std::panic::catch_unwind(|| check(site, model)).expect_err("it is noticed");
     let text = found
@@ -238,8 +240,8 @@ fn assert_found(site: Option<Site>, model: fn()) {
     assert!(!text.is_empty() && !bounds.iter().any(|bound| text.contains(bound)), "{text}");
 }
 
-/// Defines a test that the model passes. For each site, it also defines a test in which the model fails without that
-/// site.
+/// Defines a test in which the model passes. For each site, the macro also defines a test in which the model must
+/// fail without that site.
 macro_rules! models {
     ($($model:ident: $($planted:ident = $site:ident),*;)*) => {$(
         mod $model {

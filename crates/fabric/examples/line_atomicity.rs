@@ -1,9 +1,9 @@
-//! Measures the cost of each way to keep a line whole, on the machine where it runs.
+//! Measures the cost of each method that keeps a line atomic, on the machine on which the program runs.
 //!
-//! Invariant: nothing is assumed of the machine; a way that the machine lacks is left out. With a
-//! seed, numbers are medians of five repetitions; without one, of a single repetition, for a first
-//! look. docs/design/0002-line-atomicity.md says why the local backend does it the way that it
-//! does.
+//! Invariant: the program makes no assumptions about the machine, and skips a method that the machine does not
+//! support. If the caller gives a seed, each number is the median of five repetitions. Without a seed, each number
+//! comes from one repetition, for a quick impression. The reasons for the local backend's method are in
+//! docs/design/0002-line-atomicity.md.
 //!
 //! `cargo run --release -p tarn-fabric --example line_atomicity [seed]`
 
@@ -23,7 +23,7 @@ fn repetitions() -> usize {
 }
 
 const LINES: u64 = 1 << 20;
-/// Transactions whose lines are fetched together.
+/// The number of transactions whose lines are prefetched together.
 const BATCH: usize = 16;
 
 fn main() {
@@ -53,7 +53,7 @@ fn median(mut measure: impl FnMut() -> f64) -> f64 {
     results[results.len() / 2]
 }
 
-/// Measures the nanoseconds of one `action`.
+/// Measures the time of one `action` in nanoseconds.
 fn ns(mut action: impl FnMut()) -> f64 {
     const TIMES: u32 = 2_000_000;
     median(|| {
@@ -104,8 +104,7 @@ fn cas(word: &AtomicU64) -> f64 {
     ns(|| _ = black_box(word.compare_exchange(0, 0, Ordering::SeqCst, Ordering::SeqCst)))
 }
 
-/// Reads and writes one line from two threads; returns the number of reads, and of torn ones among
-/// them.
+/// Reads and writes one line from two threads. Returns the number of reads, and the number of torn reads.
 fn race(write: impl Fn(u64) + Sync, read: impl Fn() -> [u64; 8]) -> (u64, u64) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -157,7 +156,7 @@ fn torn_reads() {
     println!();
 }
 
-/// The memory that is fetched ahead of a batch.
+/// The memory that is prefetched before a batch.
 #[derive(Clone, Copy)]
 enum Fetch {
     Nothing,
@@ -187,7 +186,7 @@ fn fill(region: &Region<'_>) {
     (0..LINES).for_each(|line| region.write(line * 64, &[0; 64]).expect("no other writer"));
 }
 
-/// Measures how many millions of the transactions that `batch` makes run in a second.
+/// Measures how many millions of the transactions that `batch` executes run per second.
 fn rate(seed: u64, threads: usize, batch: impl Fn(&mut Rng) + Sync) -> f64 {
     const BATCHES: usize = 30_000;
     median(|| {

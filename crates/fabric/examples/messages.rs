@@ -1,8 +1,9 @@
-//! Measures the cost of a message between two threads of this machine: the mailbox alone, and a
+//! Measures the cost of a message between two threads of this machine, first for the mailbox alone and then for a
 //! call.
 //!
-//! Invariant: one client thread, and one server thread that only answers. Figures are medians of
-//! five repetitions of a fixed time: a busy machine makes the figures worse, and the run no longer.
+//! Invariant: there is one client thread, and one server thread that only answers. Each printed figure is the median
+//! of five repetitions of a fixed length. So a busy machine makes the figures worse, but does not make the run
+//! longer.
 //!
 //! `cargo run --release -p tarn-fabric --example messages`
 
@@ -17,7 +18,7 @@ use tarn_fabric::executor::Executor;
 use tarn_fabric::local::{LocalConfig, LocalFabric};
 use tarn_fabric::rpc::{Answer, HandlerId, Peer, Rpc, RpcConfig};
 
-/// Length of a repetition.
+/// The length of a repetition.
 const REPETITION: Duration = Duration::from_millis(300);
 const ECHO: HandlerId = HandlerId(0);
 const SERVER: NodeId = NodeId { slot: NodeSlot(1), incarnation: Incarnation(1) };
@@ -25,8 +26,8 @@ const CLIENT: NodeId = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) }
 const PEER: Peer = Peer { node: SERVER, thread: 0 };
 
 fn main() {
-    // Each repetition has a fabric of its own: within one fabric, an endpoint has one `Rpc` per
-    // life.
+    // Each repetition creates its own fabric, because within one fabric an endpoint may have only one `Rpc` per
+    // incarnation.
     let fabric = || LocalFabric::new(&LocalConfig::default()).expect("64 MiB of memory");
     println!("datagram of 64 bytes, there and back: {:.0} ns", median(|| datagrams(&fabric())));
     for (coroutines, bytes) in [(1, 32), (16, 32), (32, 32), (1, 65_536)] {

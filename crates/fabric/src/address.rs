@@ -1,8 +1,8 @@
-//! Names of places: nodes, replica groups, offsets.
+//! Names of nodes, replica groups, and bytes of remote memory.
 //!
-//! Invariant: an address never holds a pointer. It names {replica group, offset}. Every replica of
-//! a group keeps the same record at the same offset. So one address serves the primary, all
-//! backups, and another process that maps the same memory elsewhere.
+//! Invariant: an address never holds a pointer. An address consists of a replica group and an offset. Every replica
+//! of a group stores the same bytes at the same offsets. So the same address is valid at the primary, at all backups,
+//! and in another process that maps the same memory at another place.
 //!
 //! ```text
 //! Address   63        48 47         36 35                                   0
@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-/// Bytes in one cache line: the unit within which a READ or a WRITE is atomic.
+/// The number of bytes of one cache line. A READ or a WRITE is atomic within one line.
 pub const LINE_BYTES: usize = 64;
 
 const OFFSET_BITS: u32 = 36;
@@ -21,25 +21,25 @@ const GROUP_BITS: u32 = 12;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 const ADDRESS_MASK: u64 = (1 << (OFFSET_BITS + GROUP_BITS)) - 1;
 
-/// The largest number of replica groups an [`Address`] can name.
+/// The maximum number of replica groups that an [`Address`] can name.
 pub const GROUPS_MAX: usize = 1 << GROUP_BITS;
-/// The largest size of one replica group's memory, in bytes (64 GiB).
+/// The maximum size in bytes of one replica group's memory (64 GiB).
 pub const GROUP_BYTES_MAX: u64 = 1 << OFFSET_BITS;
 
-/// A node's place in the cluster's table of nodes. A restarted node keeps its slot.
+/// The number of a node in the cluster's table of nodes. A restarted node keeps its slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeSlot(pub u16);
 
-/// Counts the lives of one slot: a restart is a new incarnation.
+/// The incarnation of a node. Each restart of a node gives its slot the next incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Incarnation(pub u16);
 
-/// A node in one of its lives. Owner tags, leases and messages carry both halves.
+/// One incarnation of a node. Owner tags, leases and messages contain both the slot and the incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId {
-    /// The node's place in the table of nodes.
+    /// The node's number in the table of nodes.
     pub slot: NodeSlot,
-    /// The life of that place.
+    /// The number of the node's incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -53,15 +53,15 @@ impl fmt::Display for NodeId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(pub u16);
 
-/// A byte's place in the pool: {replica group, offset}. Zero is "no address".
+/// The address of a byte in the memory pool: its replica group and its offset. The value zero means "no address".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Address(u64);
 
 impl Address {
-    /// "No address": offset 0 of group 0 holds the superblock, never a record.
+    /// The value that means "no address". Offset 0 of group 0 contains the superblock, so no record has this address.
     pub const NULL: Address = Address(0);
 
-    /// Names byte `offset_bytes` of `group`. Both must fit their fields.
+    /// Creates the address of byte `offset_bytes` of `group`. Both numbers must fit into their fields of an address.
     #[inline]
     pub fn new(group: GroupId, offset_bytes: u64) -> Address {
         debug_assert!(usize::from(group.0) < GROUPS_MAX);
@@ -69,44 +69,45 @@ impl Address {
         Address((u64::from(group.0) << OFFSET_BITS) | offset_bytes)
     }
 
-    /// The replica group.
+    /// Returns the replica group of the address.
     #[inline]
     pub fn group(self) -> GroupId {
         GroupId((self.0 >> OFFSET_BITS) as u16)
     }
 
-    /// The offset in bytes, the same on every replica.
+    /// Returns the offset in bytes, which is the same on every replica.
     #[inline]
     pub fn offset_bytes(self) -> u64 {
         self.0 & OFFSET_MASK
     }
 
-    /// The address `bytes` further on in the same group.
+    /// Returns the address that is `bytes` bytes higher in the same group.
     #[inline]
     pub fn plus(self, bytes: usize) -> Address {
         debug_assert!(self.offset_bytes() + (bytes as u64) < GROUP_BYTES_MAX);
         Address(self.0 + bytes as u64)
     }
 
-    /// The address as it is stored in remote memory: 48 bits, upper 16 zero.
+    /// Returns the address as a word of remote memory. The address has 48 bits, and the upper 16 bits of the word are
+    /// zero.
     #[inline]
     pub fn to_word(self) -> u64 {
         self.0
     }
 
-    /// From a word read from remote memory; the upper 16 bits are ignored.
+    /// Decodes an address from a word of remote memory. The upper 16 bits of the word are ignored.
     #[inline]
     pub fn from_word(word: u64) -> Address {
         Address(word & ADDRESS_MASK)
     }
 
-    /// Whether this is [`Address::NULL`].
+    /// Whether this address is [`Address::NULL`].
     #[inline]
     pub fn is_null(self) -> bool {
         self.0 == 0
     }
 
-    /// This address at one replica.
+    /// Returns the target that means this address at the replica on `node`.
     #[inline]
     pub fn at(self, node: NodeSlot) -> Target {
         Target((u64::from(node.0) << (OFFSET_BITS + GROUP_BITS)) | self.0)
@@ -119,39 +120,38 @@ impl fmt::Debug for Address {
     }
 }
 
-/// An address at one replica: the place that a verb is sent to.
+/// An address at one replica. A verb is sent to a target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target(u64);
 
 impl Target {
-    /// The memory node that executes the verb.
+    /// Returns the memory node that executes verbs to this target.
     #[inline]
     pub fn node(self) -> NodeSlot {
         NodeSlot((self.0 >> (OFFSET_BITS + GROUP_BITS)) as u16)
     }
 
-    /// The address within the pool.
+    /// Returns the target's address within the memory pool.
     #[inline]
     pub fn address(self) -> Address {
         Address(self.0 & ADDRESS_MASK)
     }
 
-    /// Another address of the same group at the same node.
+    /// Returns the target for another address of the same group, at the same node.
     #[inline]
     pub fn beside(self, address: Address) -> Target {
         debug_assert_eq!(self.address().group(), address.group());
         Target((self.0 & !OFFSET_MASK) | address.offset_bytes())
     }
 
-    /// Returns how far this target lies beyond the beginning of the region that `other` is in. If
-    /// it is in another region, the result lies beyond the end of any region: [`GROUP_BYTES_MAX`]
-    /// or more.
+    /// Returns this target's offset in the region that contains `other`. If this target lies in another region, the
+    /// result is [`GROUP_BYTES_MAX`] or more, which lies beyond the end of any region.
     #[inline]
     pub fn offset_beside(self, other: Target) -> u64 {
         self.0.wrapping_sub(other.0 & !OFFSET_MASK)
     }
 
-    /// The target `bytes` further on at the same node and group.
+    /// Returns the target that is `bytes` bytes higher, at the same node and in the same group.
     #[inline]
     pub fn plus(self, bytes: usize) -> Target {
         debug_assert!(self.address().offset_bytes() + (bytes as u64) < GROUP_BYTES_MAX);

@@ -1,8 +1,8 @@
-//! The seam behind every port: the operations that a fabric must have.
+//! The interface between a port and a fabric: the operations that every fabric must have.
 //!
-//! Invariant: two virtual calls a round (`post`, `complete`), none a verb. So protocols are
-//! compiled once and run on threads, on a simulated cluster and on a network alike. A backend
-//! belongs to one thread; behind it, it may share memory with other threads.
+//! Invariant: a round takes two virtual calls (`post` and `complete`), and a verb takes none. So the same compiled
+//! protocols run on threads, on a simulated cluster and on a network. A backend belongs to one thread. Inside, a
+//! backend may share memory with the backends of other threads.
 
 use crate::address::{NodeId, NodeSlot};
 use crate::clock::{ClockInterval, Nanos};
@@ -12,101 +12,101 @@ use crate::round::Round;
 use crate::window::{Closed, Drift, Wait, Window};
 use std::task::Poll;
 
-/// A backend's capabilities beyond the contract's minimum.
+/// The capabilities of a backend that the contract does not demand of every backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caps {
-    /// Whether the responder executes masked CAS. No system of the engine uses masked CAS yet.
+    /// Whether memory nodes execute masked CAS. No system of the engine uses masked CAS yet.
     pub masked_cas: bool,
-    /// Largest datagram in bytes.
+    /// The maximum size of a datagram in bytes.
     pub datagram_bytes_max: usize,
-    /// Whether a dropped round is over, so that none of its verbs lands later. If so, a thread that
-    /// learns of the drop may look at the round's effects through any port. If not, it may do so
-    /// only through the port that sent the round ([`Backend::abandon`]).
+    /// Whether no verb of a round takes effect after the round's future was dropped. If a backend ends dropped rounds
+    /// in this way, a thread that learns of the drop may read the round's effects through any port. In other
+    /// backends, the thread may read these effects only through the port that sent the round ([`Backend::abandon`]).
     pub ends_when_dropped: bool,
 }
 
-/// Whether a posted round is already complete.
+/// The state of a round directly after the backend has posted it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
-    /// Results are in the round.
+    /// The round is complete, and its results are in the round.
     Done(Result<(), FabricError>),
-    /// The round is under way; `complete` tells when it has ended.
+    /// The round is not complete yet. The caller calls `complete` until the round has ended.
     InFlight,
 }
 
-/// The cost of a piece of local work. The simulator charges it to the thread; real backends ignore
-/// it because the work itself takes the time.
+/// The cost of a piece of local work. The simulator adds this cost to the thread's virtual time. Real backends ignore
+/// the cost, because the work itself takes the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cost {
-    /// Nanoseconds of work outside the engine (for example a lock service's critical section).
+    /// The number of nanoseconds of some work outside the engine (for example a lock service's critical section).
     WorkNanos(u64),
-    /// Handing one message, a request or a reply, to its receiver.
+    /// The work of passing one message, a request or a reply, to its receiver.
     Handler,
-    /// One try of a transaction: all that its coordinator does beside rounds and messages. That is
-    /// drawing and hashing keys, the working set, copying and comparing, making versions and log
-    /// records.
+    /// The work of a coordinator for one try of a transaction, except rounds and messages. A coordinator's work for a
+    /// try includes drawing and hashing keys, managing the working set, copying and comparing bytes, and creating
+    /// versions and log records.
     Transaction {
-        /// Records that the try asked for.
+        /// The number of records that the try requested.
         records: u32,
-        /// Those of the records that it did not only read.
+        /// The number of requested records that the try did not only read.
         written: u32,
     },
-    /// The same for a try that reads records by keys that are known from the start, without a
-    /// working set.
+    /// The work of a coordinator for one try that needs no working set. All keys of a try without a working set are
+    /// known from the start, and the try only reads records.
     Together {
-        /// Records that the try asked for.
+        /// The number of records that the try requested.
         records: u32,
     },
-    /// One access to a table of the compute node.
+    /// The work of one access to a table in the compute node's own memory.
     LocalLookup,
-    /// One compare-and-swap on compute-node memory.
+    /// The work of one compare-and-swap on the compute node's own memory.
     LocalAtomic,
 }
 
-/// The place that messages go to: a thread of a node.
+/// The destination of messages: a thread of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Endpoint {
-    /// The node.
+    /// The node to which messages are sent.
     pub node: NodeSlot,
-    /// Its thread.
+    /// The number of the thread on that node.
     pub thread: u16,
 }
 
-/// A part of a compute node's own memory that coroutines of several nodes look at: a lock of its
-/// table, for example. Two things that are never the same may share a part.
+/// A part of a compute node's own memory that coroutines of several nodes access, for example a lock in the node's
+/// lock table. Several objects may share the number of one part.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LocalPart {
-    /// The node that has the memory.
+    /// The compute node to which the memory belongs.
     pub node: NodeSlot,
     /// The part's number, below [`LOCAL_PARTS`].
     pub number: u16,
 }
 
-/// Number of parts of one compute node.
+/// The number of parts of one compute node's memory.
 pub const LOCAL_PARTS: u16 = 256;
 
-/// A detached round: it completes without being awaited.
+/// Names a detached round, which completes although no coroutine awaits it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Detached(pub u64);
 
-/// One thread's hold on a fabric.
+/// The access of one thread to a fabric.
 pub trait Backend {
     /// Returns this backend's capabilities.
     fn caps(&self) -> Caps;
 
-    /// The compute node this thread belongs to.
+    /// Returns the compute node to which this thread belongs.
     fn node(&self) -> NodeId;
 
-    /// This thread's endpoint for messages.
+    /// Returns this thread's endpoint for messages.
     fn endpoint(&self) -> Endpoint;
 
-    /// Sends a round. The backend may not keep references into it after returning: it copies the
-    /// parts that it needs, or does the work in `complete`.
+    /// Sends a round. After `post` has returned, the backend may not keep references into the round. The backend
+    /// copies the parts that it needs, or does the work in `complete`.
     fn post(&self, round: &mut Round) -> Posted;
 
-    /// Asks for the lines of a round that is about to be sent as [`Round::hot`]. Returns whether
-    /// the lines are worth waiting for. If so, other coroutines run before the round is sent, and
-    /// the caller calls [`Backend::warmed`] when it sends the round or gives it up.
+    /// Prefetches the lines of a round that the caller will soon send as [`Round::hot`]. Returns whether the caller
+    /// should wait for the lines. If the result is true, the caller lets other coroutines run before it sends the
+    /// round. The caller calls [`Backend::warmed`] when it sends the round or abandons it.
     fn warm(&self, _round: &Round) -> bool {
         false
     }
@@ -114,102 +114,104 @@ pub trait Backend {
     /// Ends a wait for which [`Backend::warm`] returned `true`.
     fn warmed(&self) {}
 
-    /// Says whether a posted round is complete; its results are then in the round. The round given
-    /// is the one posted, unchanged but for its own results.
+    /// Returns whether a posted round is complete. If the round is complete, its results are in the round. The caller
+    /// must pass the posted round, in which only the backend has changed anything.
     ///
-    /// Complete means over, also in an error: each verb of the round, to any node, has been
-    /// executed or never will be. An error does not say which of them were executed. At each node,
-    /// also at one that lives, it may be any part of the batch that the order of verbs allows, or
-    /// none of it. One backend goes through with the other nodes' batches; another stops at the
-    /// first verb that fails.
+    /// Each verb of a complete round has been executed or will never be executed, even if the round ended in an
+    /// error. An error does not say which verbs were executed. At each node, even at a node that did not fail, any
+    /// part of the batch that the order of verbs allows may have been executed. Some backends execute the batches of
+    /// the other nodes after an error. Other backends stop at the first verb that fails.
     fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>>;
 
-    /// Returns the memory nodes as near memory, where this thread reaches them by its own loads and
-    /// stores.
+    /// If this thread can access the memory nodes by its own loads and stores, returns the memory nodes as near
+    /// memory.
     fn near(&self) -> Option<&Hold> {
         None
     }
 
-    /// Gives up waiting for a posted round; when this returns, the round's memory is the caller's again.
+    /// Stops waiting for a posted round. When this function has returned, the backend does not access the round's
+    /// memory any more.
     ///
-    /// Its verbs may or may not take effect. Those that do come before the verbs of rounds that
-    /// this port posts to the same node from now on, as if all were one batch. (Rounds that this
-    /// port had posted before remain concurrent with it.) So a coroutine may look through this port
-    /// at a dropped round's effects. At each node by itself, it sees all effects that the round
-    /// will ever have. To other ports there is no order.
+    /// The verbs of the abandoned round may or may not take effect. At each node, the verbs that take effect come
+    /// before the verbs of rounds that this port posts later, as if all were one batch. (Rounds that this port had
+    /// posted earlier remain concurrent with the abandoned round.) So a coroutine may read an abandoned round's
+    /// effects through this port. At each node, it then sees all effects that the round will ever have there. Between
+    /// the abandoned round and rounds of other ports, there is no order.
     fn abandon(&self, round: &mut Round);
 
-    /// Sends a round that is not awaited. Verbs of later rounds of this port to the same node come
-    /// after it as if in one batch.
+    /// Sends a round that is not awaited. At each node, verbs of later rounds of this port come after the verbs of
+    /// this round, as if all were one batch.
     ///
     /// # Errors
-    /// Only errors known at once are returned.
+    /// The call returns only errors that are known immediately.
     fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError>;
 
-    /// Says whether a detached round has completed, and how. Each later call, also by another
-    /// coroutine, returns the same.
+    /// Returns whether a detached round has completed, and its result. After the round has completed, every call
+    /// returns the same result, even to another coroutine.
     fn detached(&self, detached: Detached) -> Poll<Result<(), FabricError>>;
 
-    /// Asks memory node `at` to execute no verb of `whom` any more, in this life. This is a control
-    /// request, not a verb, and may be repeated. It is complete, as [`Backend::detached`] says,
-    /// when all verbs of `whom` that were being executed at `at` have ended and no more will ever
-    /// be executed. From then on, rounds of `whom` to `at` end in `Fenced`.
+    /// Requests that memory node `at`, in its present incarnation, execute no more verbs of the node `whom`. A
+    /// revocation is a control request, not a verb, and a caller may repeat it. The caller learns of its completion
+    /// by [`Backend::detached`]. When the request is complete, all verbs of `whom` at `at` have ended, and `at` will
+    /// never execute another verb of `whom`. From then on, rounds of `whom` to `at` end in `Fenced`.
     ///
     /// # Errors
-    /// Those of `post_detached`. If the memory node is down, the request completes in `NodeDown`,
-    /// and nothing is executed there either.
+    /// The same errors as `post_detached`. If the memory node is down, the request completes with `NodeDown`. A node
+    /// that is down executes no verb of `whom` either.
     fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError>;
 
-    /// Says that the coroutine being polled has nothing to do before `until`, unless a round of its
-    /// own completes earlier. A hint: a backend in virtual time need not poll the coroutine
-    /// meanwhile.
+    /// Tells the backend that the coroutine being polled has nothing to do before the time `until`, unless one of its
+    /// rounds completes earlier. This call is only a hint. A backend in virtual time need not poll the coroutine
+    /// before that time.
     fn park_until(&self, _until: Nanos) {}
 
-    /// Nanoseconds since the fabric started, by this thread's clock: monotone. The clocks of two nodes
-    /// may differ.
+    /// Returns the number of nanoseconds since the fabric started, by this thread's clock. The clock never goes back.
+    /// The clocks of two nodes may differ.
     fn now(&self) -> Nanos;
 
-    /// Returns the true time, by an observer's clock that is the same for all nodes. It is for the
-    /// stamps of histories, which are judged across nodes. No node of a network can know it, so
-    /// nothing may be decided by it. Where nodes share a clock, it is that clock.
+    /// Returns the true time, by an observer's clock that is the same for all nodes. Code that records histories
+    /// stamps them with the true time, because a checker compares stamps of different nodes. No node of a network can
+    /// know the true time, so no code may base a decision on it. If all nodes share one clock, the result is the time
+    /// of that clock.
     fn observed(&self) -> Nanos {
         self.now()
     }
 
-    /// The cluster's time with its uncertainty.
+    /// Returns the cluster's time as an interval, because the time is uncertain.
     fn clock(&self) -> ClockInterval;
 
-    /// Returns how far this thread's clock is believed where windows and waits are measured.
+    /// Returns the maximum error of this thread's clock, by which windows and waits are measured.
     fn drift(&self) -> Drift;
 
-    /// Returns the time, for measuring how long something took and for no other decision; `None`
-    /// where there is no time.
+    /// Returns the time. A caller may use it only to measure the duration of some work, not for decisions. Returns
+    /// `None` if the backend has no time.
     fn stopwatch(&self) -> Option<Nanos> {
         Some(self.now())
     }
 
-    /// Opens a window, before all that the coroutine reads from now on. The result is pending where
-    /// another part of the program chooses the moment. Then, as with the three calls below, the
-    /// coroutine repeats this call and makes no other of the four meanwhile.
+    /// Opens a window. The window begins before every READ that the coroutine sends from now on. In some backends,
+    /// another part of the program chooses the moment at which a window opens. Until that moment, the result of this
+    /// call is pending. While the result is pending, the coroutine repeats this call, and makes none of the three
+    /// calls below. The three calls below may be pending for the same reason.
     fn open_window(&self) -> Poll<Window> {
         Poll::Ready(Window(self.now().0))
     }
 
-    /// Closes a window, after all that the coroutine has read, and says whether it was shorter than
-    /// `lease`. "No" is always allowed, and is the only answer to a lease of 0.
+    /// Closes a window after all READs of the coroutine so far, and returns whether the window was shorter than
+    /// `lease`. A backend may always answer "no", and must do so for a lease of 0.
     fn close_window(&self, window: Window, lease: Nanos) -> Poll<Closed> {
         let passed = self.now() - Nanos(window.0);
         let is_shorter = self.drift().is_shorter(passed, lease);
         Poll::Ready(Closed { is_shorter, passed: Some(passed) })
     }
 
-    /// Begins a wait, after all events that the coroutine knows of.
+    /// Begins a wait. The wait begins after all events that the coroutine knows of.
     fn begin_wait(&self) -> Poll<Wait> {
         Poll::Ready(Wait(self.now().0))
     }
 
-    /// Is ready when at least `length` has passed since a wait began. The wait has then ended,
-    /// before all that the coroutine posts from now on.
+    /// Is ready when at least `length` has passed since a wait began. When the result is ready, the wait has ended
+    /// before any round that the coroutine posts from now on.
     fn end_wait(&self, wait: Wait, length: Nanos) -> Poll<()> {
         let end = self.drift().end_of(Nanos(wait.0), length);
         if self.now() >= end {
@@ -222,27 +224,28 @@ pub trait Backend {
     /// See [`crate::port::Port::announce_writes`].
     fn announce_writes(&self) {}
 
-    /// Accounts for local work.
+    /// Adds the cost of some local work to the thread's virtual time, if the backend has virtual time.
     fn charge(&self, cost: Cost);
 
-    /// Returns whether local work is accounted for at all. A caller that would have to count the
-    /// work first may ask.
+    /// Returns whether the backend uses the costs passed to [`Backend::charge`]. If the backend ignores costs, a
+    /// caller need not compute them.
     fn charges(&self) -> bool {
         true
     }
 
-    /// Says that the coroutine being polled has looked at a part of some node's local memory, and
-    /// was told `told`; or that it has changed the part. This is for an explorer of every order: it
-    /// knows nothing else of the memory of compute nodes. Other backends need not know.
+    /// Tells the backend that the coroutine being polled has accessed a part of some compute node's local memory. The
+    /// coroutine has found the value `told` there, or has changed the part. Only a backend that explores every order
+    /// of events needs this call, because it cannot observe the memory of compute nodes. Other backends ignore the
+    /// call.
     fn looked_at(&self, _part: LocalPart, _told: u64, _changed: bool) {}
 
-    /// Sends a datagram; it may be lost, delayed, duplicated or reordered.
+    /// Sends a datagram. The network may lose, delay, duplicate or reorder the datagram.
     ///
     /// # Errors
-    /// `MessageTooLarge` above `caps().datagram_bytes_max`; a full queue loses the datagram
-    /// silently, as a network would.
+    /// `MessageTooLarge` if the datagram is larger than `caps().datagram_bytes_max`. If a queue is full, the datagram
+    /// is lost without an error, as in a network.
     fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError>;
 
-    /// Hands up to `budget` datagrams that have arrived to `sink`; returns how many.
+    /// Passes up to `budget` datagrams that have arrived to `sink`. Returns the number of passed datagrams.
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize;
 }

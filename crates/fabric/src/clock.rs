@@ -1,13 +1,13 @@
-//! Time as a coroutine may see it: a count of nanoseconds and how wrong it may be.
+//! The time as a coroutine can read it: a number of nanoseconds, with bounds on its error.
 //!
-//! Invariant: `earliest ≤ true time ≤ latest`. Backends on one machine have an exact clock; the
-//! simulator skews it; protocols that lean on time must use the interval. Only the code that stamps
-//! histories sees true time; no protocol does.
+//! Invariant: `earliest ≤ true time ≤ latest`. Backends on one machine have an exact clock, and the simulator gives
+//! each node a wrong clock. Protocols whose correctness depends on time must use the interval. Only the code that
+//! stamps histories reads the true time. No protocol reads the true time.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 
-/// Nanoseconds since the fabric started.
+/// A time, as the number of nanoseconds since the fabric started, or a duration in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Nanos(pub u64);
 
@@ -31,12 +31,12 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// A reading of the cluster's clock with its bound (the shape of TrueTime: Corbett et al.,
-/// "Spanner", OSDI 2012).
+/// A reading of the cluster's clock, as an interval that contains the true time (the form follows TrueTime: Corbett
+/// et al., "Spanner", OSDI 2012).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockInterval {
-    /// True time is not before this.
+    /// The true time is not before `earliest`.
     pub earliest: Nanos,
-    /// True time is not after this.
+    /// The true time is not after `latest`.
     pub latest: Nanos,
 }

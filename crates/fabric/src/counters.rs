@@ -1,33 +1,32 @@
-//! The rounds, verbs and messages that a port has sent: the currency in which protocols are
-//! compared.
+//! Counts the rounds, verbs and messages that a port has sent. Protocols are compared by these counts.
 //!
-//! Invariant: every verb and message that leaves a port is counted once, when it is posted,
-//! whether or not it succeeds; bytes are payload bytes, without headers.
+//! Invariant: every verb and message of a port is counted once, when the port sends it, whether or not it succeeds.
+//! Counts of bytes are counts of payload bytes, without headers.
 
 use crate::round::{VerbKind, VerbTally};
 use std::cell::Cell;
 use std::ops::{AddAssign, Sub};
 
-/// Kinds of verbs, in the order of [`Counts::verbs`].
+/// The names of the kinds of verbs, in the order of [`Counts::verbs`].
 pub const VERB_NAMES: [&str; 5] = ["read", "write", "cas", "faa", "masked_cas"];
 
 /// A snapshot of a port's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Round trips: rounds posted, detached ones included.
+    /// The number of round trips, which is the number of posted rounds. Detached rounds are counted too.
     pub rounds: u64,
-    /// Verbs by kind, in the order of [`VERB_NAMES`].
+    /// The number of verbs of each kind, in the order of [`VERB_NAMES`].
     pub verbs: [u64; 5],
-    /// Messages sent.
+    /// The number of messages sent.
     pub messages: u64,
-    /// Payload bytes read by READ and returned by atomics.
+    /// The number of payload bytes that READs have read and atomics have returned.
     pub bytes_in: u64,
-    /// Payload bytes written by WRITE, carried by atomics and messages.
+    /// The number of payload bytes that WRITEs, atomics and messages have sent.
     pub bytes_out: u64,
 }
 
 impl Counts {
-    /// All verbs.
+    /// The number of all verbs.
     pub fn verbs_total(&self) -> u64 {
         self.verbs.iter().sum()
     }
@@ -62,7 +61,7 @@ impl Sub for Counts {
     }
 }
 
-/// A port's counters: one thread, no atomics.
+/// A port's counters. Only one thread uses a port, so the counters are not atomic.
 #[derive(Default, Debug)]
 pub struct Counters {
     rounds: Cell<u64>,
@@ -78,7 +77,7 @@ fn add(cell: &Cell<u64>, amount: u64) {
 }
 
 impl Counters {
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn snapshot(&self) -> Counts {
         Counts {
             rounds: self.rounds.get(),
@@ -89,7 +88,7 @@ impl Counters {
         }
     }
 
-    /// A round whose verbs come to `tally` was posted.
+    /// Counts a posted round, whose verbs have the counts `tally`.
     #[inline]
     pub fn round(&self, tally: VerbTally) {
         let ((reads, bytes_read), (writes, bytes_written)) = (tally.reads(), tally.writes());
@@ -114,7 +113,7 @@ impl Counters {
         }
     }
 
-    /// A message of `bytes` was sent.
+    /// Counts a sent message of `bytes` bytes.
     pub fn message(&self, bytes: usize) {
         add(&self.messages, 1);
         add(&self.bytes_out, bytes as u64);

@@ -1,34 +1,34 @@
-//! The faults of the environment that a round or a message may meet.
+//! The faults of the environment that can make a round or a message fail.
 //!
-//! Invariant: a [`FabricError`] is never a protocol's verdict (that is an abort) and never our bug
-//! (that is a panic). It says that the fabric could not execute a request, or cannot say whether it
-//! executed it.
+//! Invariant: a [`FabricError`] is never a protocol's decision, because a protocol's decision to stop a transaction
+//! is an abort. A [`FabricError`] is also never a bug of Tarn, because a bug is a panic. The error says that the
+//! fabric could not execute a request, or that the fabric does not know whether the request was executed.
 
 use crate::address::{NodeSlot, Target};
 use std::fmt;
 
-/// A verb, round or message that the fabric did not complete. After such an error the outcome of
-/// every verb of the round is unknown, unless it was known before.
+/// A verb, round or message that the fabric did not complete. After such an error, the caller does not know which
+/// verbs of the round were executed, unless it knew before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FabricError {
-    /// The node does not answer: it died, or the connection to it broke.
+    /// The node does not answer, because it died or the connection to it broke.
     NodeDown(NodeSlot),
-    /// This compute node's access was revoked by the memory nodes.
+    /// The memory nodes have revoked this compute node's access.
     Fenced,
-    /// A verb named bytes outside the node's region.
+    /// A verb accessed bytes outside the memory node's region.
     OutOfBounds(Target),
-    /// A line stayed half-written longer than any live writer could take: its writer was killed.
+    /// A line stayed half-written for longer than a live writer takes, so its writer was killed.
     TornLine(Target),
-    /// The message is larger than the transport carries.
+    /// The message is larger than the maximum that the transport allows.
     MessageTooLarge {
-        /// Bytes asked for.
+        /// The number of bytes of the message.
         bytes: usize,
-        /// Bytes allowed.
+        /// The maximum number of bytes that is allowed.
         limit_bytes: usize,
     },
-    /// Too many calls wait for this node already: nothing was sent.
+    /// Too many calls to this node wait already, so the new call was not sent.
     Overloaded(NodeSlot),
-    /// No reply in the time allowed; the call may or may not have run.
+    /// No reply has arrived before the deadline. The call may or may not have been executed.
     TimedOut(NodeSlot),
 }
 

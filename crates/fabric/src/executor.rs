@@ -1,15 +1,15 @@
-//! One thread's coroutines, polled in turn.
+//! The executor of one thread, which polls the thread's coroutines one after the other.
 //!
-//! Invariant: a finished coroutine leaves nothing behind. The next coroutine takes its place,
-//! unless a scheduler numbers coroutines ([`Executor::numbered`]). There is no waker, no queue, and
-//! no allocation after `spawn`. A coroutine that is not ready costs one poll per turn; on the data
-//! path some coroutine is always ready, so turns are never idle. This also hides memory latency:
-//! while one coroutine's lines travel, the others run. (Interleaving as in Psaropoulos et al.,
+//! Invariant: a finished coroutine leaves no memory behind. The next spawned coroutine takes its place, unless a
+//! scheduler numbers coroutines ([`Executor::numbered`]). The executor has no wakers and no queue, and allocates no
+//! memory after `spawn`. A coroutine that is not ready costs one poll per turn. While transactions run, some
+//! coroutine is always ready, so no turn is idle. Polling in turn also hides memory latency, because the other
+//! coroutines run while one coroutine's cache lines are fetched. (Interleaving as in Psaropoulos et al.,
 //! "Interleaving with Coroutines", VLDB 2017.)
 //!
-//! Another executor polls a future again only when its waker was called. Memory does not say that a round is complete:
-//! the next poll finds out. So each future of this crate that is not ready calls its waker at once, and another executor
-//! polls busily.
+//! Other executors poll a future again only after its waker was called. But memory does not notify a thread that a
+//! round is complete, so only the next poll detects the completion. So each future of this crate that is not ready
+//! calls its waker immediately. As a result, other executors poll a future of this crate all the time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,12 +17,12 @@ use std::task::{Context, Poll, Waker};
 
 type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// The waker of executors that poll in turn and need not be told: it does nothing. There is one
-/// object, so that it can be recognised by its address.
+/// The waker of executors that poll all coroutines in turn. Executors that poll in turn need no notice, so this waker
+/// does nothing. There is only one [`IN_TURN`], so that futures can recognise it by its address.
 pub static IN_TURN: &Waker = Waker::noop();
 
-/// Returns "not ready, poll again", and calls the waker. Executors that poll in turn pay for a
-/// comparison of two pointers.
+/// Returns "not ready" and calls the waker, so that the future is polled again. For executors that poll in turn, this
+/// costs only a comparison of two pointers.
 #[inline(always)]
 pub(crate) fn pending<T>(context: &Context<'_>) -> Poll<T> {
     let waker = context.waker();
@@ -32,41 +32,41 @@ pub(crate) fn pending<T>(context: &Context<'_>) -> Poll<T> {
     Poll::Pending
 }
 
-/// A function of its own, so that the futures of the data path stay as small as they are.
+/// A separate function, so that the compiled futures of transactions stay small.
 #[cold]
 #[inline(never)]
 fn wake(waker: &Waker) {
     waker.wake_by_ref();
 }
 
-/// Names a spawned coroutine of one executor, until it has finished.
+/// Names a spawned coroutine of one executor. The name is valid until the coroutine has finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskId(pub usize);
 
-/// Polls its coroutines round-robin until all have finished.
+/// An executor that polls its coroutines in turn until all have finished.
 #[derive(Default)]
 pub struct Executor<'a> {
     tasks: Vec<Option<Task<'a>>>,
-    /// Places of the coroutines that have finished.
+    /// The free places in `tasks`, whose coroutines have finished.
     free: Vec<usize>,
     is_numbered: bool,
     live: usize,
 }
 
 impl<'a> Executor<'a> {
-    /// An executor without coroutines.
+    /// Creates an executor without coroutines.
     pub fn new() -> Executor<'a> {
         Executor::default()
     }
 
-    /// Makes an executor whose coroutines are numbered from 0 in the order in which they are
-    /// spawned. No number is used twice. It is for a scheduler that keeps a record of each
-    /// coroutine for as long as it runs.
+    /// Creates an executor whose coroutines are numbered from 0 in the order in which they are spawned. No number is
+    /// used twice. A scheduler that stores data about each coroutine for the scheduler's whole run needs such
+    /// numbers.
     pub fn numbered() -> Executor<'a> {
         Executor { is_numbered: true, ..Executor::default() }
     }
 
-    /// Adds a coroutine; it first runs in the next turn.
+    /// Adds a coroutine, which is first polled in the next turn.
     pub fn spawn(&mut self, task: impl Future<Output = ()> + 'a) -> TaskId {
         self.live += 1;
         let task: Option<Task<'a>> = Some(Box::pin(task));
@@ -82,7 +82,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Coroutines that have not finished.
+    /// The number of coroutines that have not finished.
     pub fn live(&self) -> usize {
         self.live
     }
@@ -106,15 +106,15 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Returns the place of a coroutine's frame and its size in bytes, for a scheduler that fetches
-    /// frames before it polls. The frame's contents must never be read.
+    /// Returns a pointer to a coroutine's frame and the frame's size in bytes. A scheduler uses them to prefetch the
+    /// frame before it polls the coroutine. The caller must never read the frame's contents.
     #[inline]
     pub fn frame(&self, TaskId(index): TaskId) -> Option<(*const u8, usize)> {
         let task: &dyn Future<Output = ()> = &**self.tasks.get(index)?.as_ref()?;
         Some((std::ptr::from_ref(task).cast(), size_of_val(task)))
     }
 
-    /// One turn: polls every coroutine once.
+    /// Runs one turn, which polls every coroutine once.
     #[inline]
     pub fn turn(&mut self) {
         for index in 0..self.tasks.len() {
@@ -122,15 +122,14 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Turns until every coroutine has finished.
+    /// Runs turns until every coroutine has finished.
     pub fn run(&mut self) {
         while self.live > 0 {
             self.turn();
         }
     }
 
-    /// Turns until every coroutine has finished, calling `duty` between turns (polling messages,
-    /// say).
+    /// Runs turns until every coroutine has finished, and calls `duty` after each turn, for example to poll messages.
     pub fn run_with(&mut self, mut duty: impl FnMut()) {
         while self.live > 0 {
             self.turn();
@@ -155,7 +154,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// One coroutine runs all the time. Many others beside it run for two turns each.
+    /// One coroutine runs all the time. Meanwhile many other coroutines run, for two turns each.
     #[test]
     fn finished_coroutines_leave_nothing_behind() {
         let rounds = if cfg!(miri) { 100 } else { 100_000 };

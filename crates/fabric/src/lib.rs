@@ -1,15 +1,17 @@
-//! The fabric contract: the requests that Tarn's engine may make of the world, and the world's
-//! promises.
+//! The fabric contract: the operations through which Tarn's engine uses the network and remote memory, and the
+//! guarantees of these operations.
 //!
-//! Map:
+//! The modules of this crate:
 //! - [`address`]: nodes and their incarnations, replica groups, offsets.
 //! - [`round`]: one round trip of one-sided verbs, its ordering table, the coordinator's buffer.
-//! - [`backend`]: the seam; [`port`]: one thread's hold on it, through which the engine works.
-//! - [`rpc`]: at-most-once calls over datagrams that may be lost, doubled or reordered.
-//! - [`executor`]: one thread's coroutines. [`clock`], [`window`], [`rng`], [`counters`], [`error`].
-//! - [`local`]: the backend of threads and mapped memory, the embedded default.
+//! - [`backend`]: the interface that every fabric implements. [`port`]: one thread's access to a fabric, which the
+//!   engine uses.
+//! - [`rpc`]: at-most-once calls over datagrams that may be lost, duplicated or reordered.
+//! - [`executor`]: runs one thread's coroutines. More modules: [`clock`], [`window`], [`rng`], [`counters`],
+//!   [`error`].
+//! - [`local`]: the default backend, which uses threads and mapped memory of one machine.
 //!
-//! Invariant: this crate depends on nothing else of ours.
+//! Invariant: this crate depends on no other crate of Tarn.
 //!
 //! ```
 //! use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};

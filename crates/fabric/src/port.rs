@@ -1,7 +1,7 @@
-//! One thread's hold on the world: rounds, messages, time, randomness, counters.
+//! One thread's access to the outside: rounds, messages, time, random numbers, and counters.
 //!
-//! Invariant: the engine and the workloads reach the outside through a `Port` and through nothing
-//! else. That makes them run unchanged in virtual time.
+//! Invariant: the engine and the workloads use the network, time and randomness only through a `Port`. So their code
+//! runs unchanged in virtual time.
 
 use crate::address::{NodeId, NodeSlot};
 use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, LocalPart, Posted};
@@ -28,14 +28,14 @@ struct Shared {
     last_error: Cell<Option<FabricError>>,
 }
 
-/// A handle to one thread's backend; clones share it.
+/// A handle to one thread's backend. Clones of a port share the backend.
 #[derive(Clone)]
 pub struct Port {
     shared: Rc<Shared>,
 }
 
 impl Port {
-    /// A port over `backend`; its generators derive from `seed`.
+    /// Creates a port over `backend`. The port's random generators are derived from `seed`.
     pub fn new(backend: Box<dyn Backend>, seed: u64) -> Port {
         let counters = Counters::default();
         let endpoint = backend.endpoint();
@@ -53,33 +53,34 @@ impl Port {
         }
     }
 
-    /// Sends the round and waits for all of it: one round trip. An empty round is complete at once
-    /// and is not counted. When it ends in an error, no verb of it will be executed any more; which
-    /// verbs were executed is unknown, at nodes that live too (see [`Backend::complete`]).
+    /// Sends the round and waits until all its verbs have ended, which takes one round trip. An empty round is
+    /// complete immediately and is not counted. If the round ends in an error, no more of its verbs will be executed.
+    /// The caller does not know which verbs were executed, even at nodes that did not fail (see
+    /// [`Backend::complete`]).
     #[inline]
     pub fn execute<'a>(&'a self, round: &'a mut Round) -> RoundFuture<'a> {
         RoundFuture { port: self, round, posted: false }
     }
 
-    /// Asks for the lines of a round that is not sent yet, and lets other coroutines run while they
-    /// travel, where memory is near enough for that. So the work right before the round need not be
-    /// done earlier. Elsewhere this call has no effect.
+    /// Prefetches the lines of a round that is not sent yet, and lets other coroutines run while the lines are
+    /// fetched. So the caller can wait for the lines before it does the work that comes directly before the round. If
+    /// the memory is not near memory, this call has no effect.
     #[inline]
     pub fn warm<'a>(&'a self, round: &'a Round) -> WarmFuture<'a> {
         WarmFuture { port: self, round, waits: false }
     }
 
-    /// Returns the memory nodes that this thread reaches by loads and stores, if it does: the
-    /// effects of [`Port::execute`], without a round.
+    /// If this thread can access the memory nodes by loads and stores, returns an object for accesses by loads and
+    /// stores. Accesses by loads and stores have the effects of [`Port::execute`], without a round.
     #[inline]
     pub fn near(&self) -> Option<DirectMemory<'_>> {
         self.shared.backend.near().map(|hold| DirectMemory::new(hold, &self.shared.counters))
     }
 
-    /// Sends a round that is not awaited (an asynchronous unlock).
+    /// Sends a round that the caller does not await, for example to release locks.
     ///
     /// # Errors
-    /// Errors known at once; a later one shows in [`Port::detached`].
+    /// Errors that are known immediately. [`Port::detached`] returns a later error.
     #[inline]
     pub fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
         self.count(round);
@@ -95,7 +96,7 @@ impl Port {
     /// Waits for a detached round.
     ///
     /// # Errors
-    /// Those of the round.
+    /// The errors in which the round ends.
     pub async fn settle(&self, detached: Detached) -> Result<(), FabricError> {
         loop {
             match self.detached(detached) {
@@ -105,26 +106,26 @@ impl Port {
         }
     }
 
-    /// Revokes a compute node's access to one memory node: when this returns, no verb of `whom`
-    /// will ever take effect there (see [`Backend::revoke`]).
+    /// Revokes a compute node's access to one memory node. After this function has returned, no verb of `whom` will
+    /// ever take effect at that node (see [`Backend::revoke`]).
     ///
     /// # Errors
-    /// `NodeDown`, `Fenced` if this node is itself fenced there.
+    /// `NodeDown` if the memory node is down. `Fenced` if the memory node has revoked the access of this node itself.
     pub async fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<(), FabricError> {
         let asked = self.post_revoke(whom, at)?;
         self.settle(asked).await
     }
 
-    /// Like [`Port::revoke`], but the caller waits with [`Port::settle`]: so several memory nodes
-    /// are asked at once.
+    /// Requests the same as [`Port::revoke`], but the caller waits by [`Port::settle`]. So one caller can send this
+    /// request to several memory nodes at the same time.
     ///
     /// # Errors
-    /// Those that are known at once.
+    /// The errors of [`Port::revoke`] that are known immediately.
     pub fn post_revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
         self.shared.backend.revoke(whom, at)
     }
 
-    /// Records an error that did not come from [`Port::execute`] as the last one of this port.
+    /// Records an error that did not come from [`Port::execute`] as this port's last error.
     pub fn note_failure(&self, error: FabricError) -> Box<FabricError> {
         self.note_error(error)
     }
@@ -153,7 +154,7 @@ impl Port {
         YieldNow { yielded: false }
     }
 
-    /// Waits at least `duration`.
+    /// Makes the coroutine wait for at least `duration`.
     pub async fn sleep(&self, duration: Nanos) {
         let end = self.now() + duration;
         while self.now() < end {
@@ -162,93 +163,96 @@ impl Port {
         }
     }
 
-    /// This thread's monotone clock, in nanoseconds. It may run fast or slow, and clocks of two nodes
-    /// may differ: compare times of different nodes by [`Port::clock`].
+    /// This thread's monotone clock, in nanoseconds. The clock may run fast or slow, and the clocks of two nodes may
+    /// differ. Use [`Port::clock`] to compare times of different nodes.
     #[inline]
     pub fn now(&self) -> Nanos {
         self.shared.backend.now()
     }
 
-    /// The true time, in nanoseconds, for the stamps of histories and for nothing else: no node of a
-    /// network can know it (see [`Backend::observed`]).
+    /// The true time, in nanoseconds, for the stamps of histories and for no other purpose. No node of a network can
+    /// know the true time (see [`Backend::observed`]).
     #[inline]
     pub fn observed(&self) -> Nanos {
         self.shared.backend.observed()
     }
 
-    /// The cluster's time with its uncertainty.
+    /// Returns the cluster's time as an interval, because the time is uncertain.
     pub fn clock(&self) -> ClockInterval {
         self.shared.backend.clock()
     }
 
-    /// Returns how far this thread's clock is believed.
+    /// Returns the maximum error of this thread's clock, by which windows and waits are measured.
     pub fn drift(&self) -> Drift {
         self.shared.backend.drift()
     }
 
-    /// Returns the time, for measuring by a second call how long something took; `None` where there
-    /// is no time.
+    /// Returns the time. A caller may use two results only to measure the duration of the work between the two calls.
+    /// Returns `None` if the backend has no time.
     #[inline]
     pub fn stopwatch(&self) -> Option<Nanos> {
         self.shared.backend.stopwatch()
     }
 
-    /// Opens a window, before the first READ that the window is to protect is posted. A coroutine
-    /// has one window: another takes its place.
+    /// Opens a window. The caller must open the window before posting the first READ that this window protects. A
+    /// coroutine has at most one window: a new window replaces the old window.
     #[inline]
     pub async fn open_window(&self) -> Window {
         chosen(|| self.shared.backend.open_window()).await
     }
 
-    /// Closes a window, when the last READ has ended. Returns whether it was shorter than `lease`:
-    /// then no wait of that length, at any node, has both begun and ended in it.
+    /// Closes a window. The caller closes it after the last READ has ended. Returns whether the window was shorter
+    /// than `lease`. If the window was shorter, no wait of the length `lease`, at any node, has both begun and ended
+    /// within the window.
     #[inline]
     pub async fn close_window(&self, window: Window, lease: Nanos) -> Closed {
         chosen(|| self.shared.backend.close_window(window, lease)).await
     }
 
-    /// Begins a wait, when the last lock is acknowledged. A coroutine has one wait: another takes its place.
+    /// Begins a wait. The caller begins it after its last lock is acknowledged. A coroutine has at most one wait: a
+    /// new wait replaces the old wait.
     #[inline]
     pub async fn begin_wait(&self) -> Wait {
         chosen(|| self.shared.backend.begin_wait()).await
     }
 
-    /// Waits until `length` has passed since a wait began; returns at once if it has already. A
-    /// wait ends once.
+    /// Waits until `length` has passed since a wait began. If `length` has already passed since then, the function
+    /// returns immediately. A caller may end a wait only once.
     #[inline]
     pub async fn end_wait(&self, wait: Wait, length: Nanos) {
         chosen(|| self.shared.backend.end_wait(wait, length)).await;
     }
 
-    /// Says that this coroutine has acknowledgements of all locks that it needs, and is going to
-    /// write under them. It is for threads that read near memory in one look
-    /// ([`DirectMemory::is_still`]), also if this thread goes to memory by rounds. It does nothing
-    /// where no thread has near memory.
+    /// Announces that this coroutine has acknowledgements of all locks that it needs, and will now write under these
+    /// locks. Other threads that read near memory by loads check such announcements ([`DirectMemory::is_still`]). So
+    /// this call is necessary even if this thread accesses memory by rounds. If no thread has near memory, this call
+    /// does nothing.
     #[inline]
     pub fn announce_writes(&self) {
         self.shared.backend.announce_writes();
     }
 
-    /// Accounts for local work in virtual time.
+    /// Adds the cost of local work to this thread's virtual time, if the backend has virtual time.
     #[inline]
     pub fn charge(&self, cost: Cost) {
         self.shared.backend.charge(cost);
     }
 
-    /// Reports the value that the coroutine found in some compute node's local memory, or that it
-    /// has changed it: see [`Backend::looked_at`].
+    /// Tells the backend that the coroutine found the value `told` in some compute node's local memory, or has
+    /// changed this memory: see [`Backend::looked_at`].
     pub fn looked_at(&self, part: LocalPart, told: u64, changed: bool) {
         self.shared.backend.looked_at(part, told, changed);
     }
 
-    /// Returns a new generator: the n-th call of one port with one seed always returns the same.
+    /// Returns a new generator: the n-th call on a port with a given seed always returns the same generator.
     pub fn rng(&self) -> Rng {
         let stream = self.shared.streams.get();
         self.shared.streams.set(stream + 1);
         seeded(self.shared.seed, stream)
     }
 
-    /// Returns whether local work is accounted for: if not, it need not be counted.
+    /// Returns whether the backend uses the costs of local work. If the backend ignores these costs, the caller need
+    /// not compute them.
     #[inline]
     pub fn charges(&self) -> bool {
         self.shared.charges
@@ -259,31 +263,31 @@ impl Port {
         self.shared.backend.caps()
     }
 
-    /// The compute node of this thread.
+    /// Returns the compute node to which this thread belongs.
     pub fn node(&self) -> NodeId {
         self.shared.backend.node()
     }
 
-    /// Where messages to this thread go.
+    /// Returns the endpoint to which messages for this thread are sent.
     pub fn endpoint(&self) -> Endpoint {
         self.shared.backend.endpoint()
     }
 
-    /// Sends a datagram (unreliable; see [`Backend::send`]).
+    /// Sends a datagram, which may be lost (see [`Backend::send`]).
     ///
     /// # Errors
-    /// `MessageTooLarge`.
+    /// `MessageTooLarge` if the datagram is larger than the backend allows.
     pub fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {
         self.shared.counters.message(bytes.len());
         self.shared.backend.send(to, bytes)
     }
 
-    /// Hands arrived datagrams to `sink`; returns how many.
+    /// Passes up to `budget` datagrams that have arrived to `sink`. Returns the number of passed datagrams.
     pub fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
         self.shared.backend.receive(budget, sink)
     }
 
-    /// The last error that a round ended in.
+    /// The last error in which a round of this port ended.
     pub fn last_error(&self) -> Option<FabricError> {
         self.shared.last_error.get()
     }
@@ -294,7 +298,7 @@ impl Port {
     }
 }
 
-/// Asks the backend again, poll by poll, until it has chosen.
+/// Calls `ask` in each poll until the backend returns a result.
 async fn chosen<T>(ask: impl Fn() -> Poll<T>) -> T {
     poll_fn(|context| match ask() {
         Poll::Pending => pending(context),
@@ -303,8 +307,8 @@ async fn chosen<T>(ask: impl Fn() -> Poll<T>) -> T {
     .await
 }
 
-/// Completes when the round has. If it is dropped before, each verb of the round may or may not
-/// take effect, and none takes effect after verbs that the port later sends to the same node (see
+/// Completes when the round has completed. If the future is dropped before, each verb of the round may or may not
+/// take effect. No verb of the dropped round takes effect after verbs that the port later sends to the same node (see
 /// [`Backend::abandon`]).
 #[must_use = "a round does nothing until it is awaited"]
 pub struct RoundFuture<'a> {
@@ -314,7 +318,7 @@ pub struct RoundFuture<'a> {
 }
 
 impl Future for RoundFuture<'_> {
-    /// The error is boxed so that success travels in a register.
+    /// The error is boxed, so that a successful result fits into a register.
     type Output = Result<(), Box<FabricError>>;
 
     #[inline(always)]
@@ -353,7 +357,7 @@ impl Drop for RoundFuture<'_> {
     }
 }
 
-/// Completes when others have run, or at once; see [`Port::warm`].
+/// Completes after other coroutines have run, or immediately if the caller need not wait: see [`Port::warm`].
 #[must_use = "futures do nothing until they are awaited"]
 pub struct WarmFuture<'a> {
     port: &'a Port,
@@ -386,7 +390,7 @@ impl Drop for WarmFuture<'_> {
     }
 }
 
-/// Pending once, then ready.
+/// A future that is pending in its first poll and ready in its second poll.
 #[must_use = "futures do nothing until they are awaited"]
 pub struct YieldNow {
     yielded: bool,

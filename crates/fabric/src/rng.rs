@@ -1,16 +1,16 @@
-//! Seeded randomness: one generator per coordinator, derived from the run's seed.
+//! Random numbers from a seed: each coordinator has its own generator, which is derived from the run's seed.
 //!
-//! Invariant: the same seed and the same stream number give the same draws on every machine; that
-//! is why the generator is named (xoshiro256++; Blackman and Vigna, "Scrambled linear
-//! pseudorandom number generators", TOMS 2021) and not "the small one of this platform".
+//! Invariant: the same seed and the same stream number give the same random numbers on every machine. Therefore the
+//! generator is a fixed one (xoshiro256++; Blackman and Vigna, "Scrambled linear pseudorandom number generators",
+//! TOMS 2021), and not a library's default generator, which may differ between platforms.
 
 use rand::SeedableRng;
 
-/// The generator handed to workloads and to the engine.
+/// The random generator that workloads and the engine use.
 pub type Rng = rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The generator of stream `stream` of a run with `seed`. Streams do not overlap in practice:
-/// both numbers pass through a 64-bit mixer before they seed the state.
+/// Returns the generator of the stream with number `stream`, for a run with `seed`. Streams do not overlap in
+/// practice, because a 64-bit mixer mixes both numbers before they seed the generator.
 pub fn seeded(seed: u64, stream: u64) -> Rng {
     Rng::seed_from_u64(mix(seed ^ mix(stream.wrapping_add(0x9e37_79b9_7f4a_7c15))))
 }

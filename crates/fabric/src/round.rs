@@ -1,12 +1,13 @@
-//! A round: the verbs of one network round trip, and the buffer they read into and write from.
+//! A round: the verbs of one network round trip, and the buffer from which WRITEs take their bytes and into which
+//! READs put theirs.
 //!
-//! Invariant: a round's memory is kept from transaction to transaction. `clear` forgets contents,
-//! never capacity, so a coordinator that has warmed up allocates nothing. The bytes of a READ stay
-//! where they landed until `clear`: later rounds of the same transaction append, they never move
-//! them logically (positions are offsets, not references).
+//! Invariant: the next transaction reuses a round's memory. `clear` removes the contents and keeps the allocated
+//! memory. So after its first transactions, a coordinator allocates no memory for rounds. The bytes of a READ keep
+//! their position in the buffer until `clear`. Later rounds of the same transaction only append to the buffer. (A
+//! position is an offset and not a reference, so it stays valid if the buffer grows.)
 //!
-//! Order at the responder, among the verbs of one round to one node (the order of reliable
-//! connections; InfiniBand Architecture Specification, vol. 1, §9.5):
+//! The following table gives the order in which a memory node executes the verbs of one round. The order is that of
+//! reliable connections (InfiniBand Architecture Specification, vol. 1, §9.5):
 //!
 //! | first \ second | READ | WRITE | atomic |
 //! |---|---|---|---|
@@ -14,46 +15,47 @@
 //! | WRITE  | in order | in order | in order |
 //! | atomic | in order | only with [`Round::fence`] | in order |
 //!
-//! Between verbs to different nodes there is no order, nor between rounds, with one exception. A
-//! round may have no waiter, because it was detached or because its future was dropped. The verbs
-//! that its port posts later come after that round at each node, as if both were one batch.
+//! Verbs to different nodes have no order. Verbs of different rounds also have no order, with one exception: a round
+//! that no coroutine awaits, because it was detached or its future was dropped. At each node, verbs that the same
+//! port posts later come after the verbs of that round, as if both rounds were one batch.
 //!
-//! A READ or WRITE is atomic within an aligned 64-byte line and unordered across lines, with one
-//! weakness. Beside verbs of 8 bytes, a READ takes the words of a line one after the other, in
-//! ascending order. It may show a change of a later word without an earlier change of an earlier
-//! word, never the reverse. Suppose that a writer changes VERSION and then LOCK, which stands
-//! before it: a READ that shows the new LOCK shows the new VERSION.
+//! A READ or WRITE is atomic within an aligned 64-byte line and has no order across lines, with one exception. If
+//! verbs of 8 bytes change a line at the same time, a READ takes the words of the line one after the other, in
+//! ascending order. A READ beside verbs of 8 bytes may return a change of a later word without an earlier change of
+//! an earlier word. A READ never returns a change of an earlier word without earlier changes of later words. For
+//! example, LOCK lies before VERSION. If a writer changes first VERSION and then LOCK, a READ that returns the new
+//! LOCK also returns the new VERSION.
 //!
-//! Atomics, and WRITEs of a word, are atomic against every access by verbs of that node.
+//! Atomics and WRITEs of one word are atomic with respect to all verbs at the same node.
 
 use crate::address::Target;
 pub use crate::verb::{Verb, VerbKind, VerbTally};
 
-/// Names a verb of the current round, to ask for its result.
+/// Names a verb of the current round, so that the caller can read the verb's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VerbIndex(pub u32);
 
-/// A position in a round's buffer, in bytes; valid until [`Round::clear`].
+/// A position in a round's buffer, in bytes. The position is valid until [`Round::clear`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct BufferOffset(pub u32);
 
 impl BufferOffset {
-    /// The position `bytes` further on.
+    /// Returns the position that is `bytes` bytes higher.
     #[inline]
     pub fn plus(self, bytes: usize) -> BufferOffset {
         BufferOffset(self.0 + bytes as u32)
     }
 }
 
-/// One aligned line of buffer.
+/// One aligned line of the buffer.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
-/// Largest READ or WRITE, in bytes.
+/// The maximum length of a READ or WRITE in bytes.
 pub const VERB_BYTES_MAX: usize = 32 * 1024;
 
-/// The verbs of one round trip and the coordinator's buffer; see the module's text.
+/// The verbs of one round trip and the coordinator's buffer. See the module's documentation.
 pub struct Round {
     verbs: Vec<Verb>,
     tally: VerbTally,
@@ -62,7 +64,7 @@ pub struct Round {
     fence_next: bool,
     hot: bool,
     followed: bool,
-    /// Set by the backend while the round is in flight; its meaning is the backend's own.
+    /// A number that the backend sets while the round is in flight, with a meaning that the backend defines.
     pub ticket: u64,
 }
 
@@ -73,7 +75,7 @@ impl Default for Round {
 }
 
 impl Round {
-    /// An empty round with room for a small transaction.
+    /// Creates an empty round with memory for a small transaction.
     pub fn new() -> Round {
         Round {
             verbs: Vec::with_capacity(8),
@@ -87,14 +89,14 @@ impl Round {
         }
     }
 
-    /// Starts a transaction: forgets verbs and buffer contents.
+    /// Starts a transaction: removes all verbs and all contents of the buffer.
     #[inline]
     pub fn clear(&mut self) {
         self.used_bytes = 0;
         self.begin();
     }
 
-    /// Starts the next round of the same transaction: forgets verbs, keeps the buffer.
+    /// Starts the next round of the same transaction: removes all verbs, and keeps the contents of the buffer.
     #[inline]
     pub fn begin(&mut self) {
         self.verbs.clear();
@@ -104,8 +106,8 @@ impl Round {
         self.followed = false;
     }
 
-    /// Becomes a copy of another round, in the memory that it has. It is for a backend that must go
-    /// on with a round after its owner has it back.
+    /// Makes this round a copy of another round, and reuses this round's memory. A backend needs a copy of a round if
+    /// it must still execute a round after the caller has its own round back.
     pub fn copy_from(&mut self, other: &Round) {
         self.verbs.clone_from(&other.verbs);
         self.tally = other.tally;
@@ -123,27 +125,28 @@ impl Round {
         &self.verbs
     }
 
-    /// Returns the counts and bytes of the verbs added since [`Round::begin`].
+    /// Returns the numbers and the bytes of the verbs added since [`Round::begin`].
     #[inline]
     pub fn tally(&self) -> VerbTally {
         self.tally
     }
 
-    /// Whether no verb was added.
+    /// Whether no verb was added since [`Round::begin`].
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.verbs.is_empty()
     }
 
-    /// Hints that the round's lines are warm: a backend whose memory is near may run it at once
-    /// instead of letting other coroutines run first, which shortens the time locks are held.
+    /// Gives the hint that the round's lines are already in the processor's cache. A backend with near memory may
+    /// then execute the round immediately, instead of letting other coroutines run first. Immediate execution
+    /// shortens the time for which the transaction holds its locks.
     #[inline]
     pub fn hot(&mut self) {
         self.hot = true;
     }
 
-    /// Promises that another round of this transaction follows before the outcome of this one is
-    /// used: its effect need not be visible to others before the effect of that round.
+    /// Promises that the transaction sends another round before any code uses the outcome of this round. So the
+    /// effect of this round need not be visible to other threads before the effect of the next round.
     #[inline]
     pub fn followed(&mut self) {
         self.followed = true;
@@ -161,25 +164,25 @@ impl Round {
         self.hot
     }
 
-    /// The next verb takes effect after all earlier verbs of its batch to the same node.
+    /// Makes the next verb take effect after all earlier verbs of its batch to the same node.
     #[inline]
     pub fn fence(&mut self) {
         self.fence_next = true;
     }
 
-    /// How much of the buffer is in use.
+    /// The number of bytes of the buffer that are in use.
     #[inline]
     pub fn buffered_bytes(&self) -> usize {
         self.used_bytes
     }
 
-    /// Reserves `bytes` of buffer at a multiple of 8.
+    /// Reserves `bytes` bytes of the buffer, at a position that is a multiple of 8.
     #[inline]
     pub fn reserve(&mut self, bytes: usize) -> BufferOffset {
         self.reserve_at(self.used_bytes.next_multiple_of(8), bytes)
     }
 
-    /// Reserves `bytes` of buffer at a multiple of 64, for a READ of whole lines.
+    /// Reserves `bytes` bytes of the buffer, at a position that is a multiple of 64, for a READ of whole lines.
     #[inline(always)]
     pub fn reserve_lines(&mut self, bytes: usize) -> BufferOffset {
         self.reserve_at(self.used_bytes.next_multiple_of(64), bytes)
@@ -218,7 +221,8 @@ impl Round {
         VerbIndex(self.verbs.len() as u32 - 1)
     }
 
-    /// READ of `len_bytes` into fresh buffer, line-aligned. Returns where it will land.
+    /// Adds a READ of `len_bytes` bytes into newly reserved, line-aligned memory of the buffer. Returns the position
+    /// in the buffer at which the bytes will be.
     #[inline(always)]
     pub fn read(&mut self, target: Target, len_bytes: usize) -> BufferOffset {
         let buffer =
@@ -227,7 +231,7 @@ impl Round {
         buffer
     }
 
-    /// READ of `len_bytes` into reserved buffer.
+    /// Adds a READ of `len_bytes` bytes into memory of the buffer that the caller has reserved.
     #[inline]
     pub fn read_into(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
         assert!(len_bytes <= VERB_BYTES_MAX);
@@ -235,16 +239,16 @@ impl Round {
         self.push(target, VerbKind::Read, (0, 0), (buffer, len_bytes), 0);
     }
 
-    /// READ of the aligned word at `target` by a coroutine that polls it, and has nothing to do
-    /// while it equals `seen`. It is a READ wherever time passes. Where every order is explored, it
-    /// is not executed before the word has changed, unless nothing else can happen.
+    /// Adds a READ of the aligned word at `target`. The calling coroutine polls this word, and has nothing to do
+    /// while the word equals `seen`. In most backends, this verb is an ordinary READ. A backend that explores every
+    /// order of events executes the READ only after the word has changed, unless no other event is possible.
     pub fn watch(&mut self, target: Target, seen: u64) -> BufferOffset {
         let buffer = self.reserve(8);
         self.push(target, VerbKind::Read, (seen, 0), (buffer, 8), Verb::WATCHES);
         buffer
     }
 
-    /// WRITE of `len_bytes` of the buffer from `buffer` on; any byte range.
+    /// Adds a WRITE of `len_bytes` bytes of the buffer, from the position `buffer` on. The bytes may be any range.
     #[inline]
     pub fn write(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
         assert!(len_bytes <= VERB_BYTES_MAX);
@@ -252,8 +256,8 @@ impl Round {
         self.push(target, VerbKind::Write, (0, 0), (buffer, len_bytes), 0);
     }
 
-    /// WRITE of bytes that are not read meanwhile, or whose readers check them (a log entry with
-    /// its checksum): a READ may see any mixture of old and new words.
+    /// Adds a WRITE of bytes that no thread reads at the same time, or whose readers check them (for example a log
+    /// entry with its checksum). A READ may return any mixture of the old and new words.
     #[inline]
     pub fn write_private(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
         assert!(len_bytes <= VERB_BYTES_MAX);
@@ -261,22 +265,22 @@ impl Round {
         self.push(target, VerbKind::Write, (0, 0), (buffer, len_bytes), Verb::PRIVATE);
     }
 
-    /// CAS of the aligned word at `target` from `expected` to `new`.
+    /// Adds a CAS of the aligned word at `target` from `expected` to `new`.
     #[inline]
     pub fn cas(&mut self, target: Target, expected: u64, new: u64) -> VerbIndex {
         let nowhere = (BufferOffset(0), 8);
         self.push(target, VerbKind::CompareAndSwap, (expected, new), nowhere, 0)
     }
 
-    /// FAA of `addend` to the aligned word at `target`, wrapping.
+    /// Adds an FAA that adds `addend` to the aligned word at `target`. The sum wraps at 2^64.
     #[inline]
     pub fn faa(&mut self, target: Target, addend: u64) -> VerbIndex {
         let nowhere = (BufferOffset(0), 8);
         self.push(target, VerbKind::FetchAndAdd, (addend, 0), nowhere, 0)
     }
 
-    /// Masked CAS: compares the bits of `compare_mask`, and if they are equal replaces the bits of
-    /// `swap_mask`.
+    /// Adds a masked CAS. The masked CAS compares the bits of `compare_mask`, and if they are equal, it replaces the
+    /// bits of `swap_mask`.
     pub fn masked_cas(
         &mut self,
         target: Target,
@@ -289,13 +293,13 @@ impl Round {
         self.push(target, VerbKind::MaskedCompareAndSwap, (expected, new), (buffer, 8), 0)
     }
 
-    /// The value that an atomic found, once the round has completed.
+    /// Returns the value that an atomic found in memory. The round must have completed.
     #[inline]
     pub fn found(&self, verb: VerbIndex) -> u64 {
         self.verbs[verb.0 as usize].value
     }
 
-    /// Whether a plain CAS swapped, once the round has completed.
+    /// Whether a CAS without masks has changed the word. The round must have completed.
     #[inline]
     pub fn swapped(&self, verb: VerbIndex) -> bool {
         let verb = &self.verbs[verb.0 as usize];
@@ -303,32 +307,32 @@ impl Round {
         verb.value == verb.expected
     }
 
-    /// The buffer as bytes.
+    /// Returns the whole buffer as bytes.
     #[inline]
     pub fn buffer(&self) -> &[u8] {
         bytemuck::cast_slice(&self.lines)
     }
 
-    /// `len_bytes` of the buffer.
+    /// Returns `len_bytes` bytes of the buffer, from the position `at` on.
     #[inline]
     pub fn bytes(&self, at: BufferOffset, len_bytes: usize) -> &[u8] {
         &self.buffer()[at.0 as usize..at.0 as usize + len_bytes]
     }
 
-    /// `len_bytes` of the buffer, to change.
+    /// Returns `len_bytes` bytes of the buffer, from the position `at` on, as bytes that the caller may change.
     #[inline]
     pub fn bytes_mut(&mut self, at: BufferOffset, len_bytes: usize) -> &mut [u8] {
         &mut bytemuck::cast_slice_mut(&mut self.lines)[at.0 as usize..at.0 as usize + len_bytes]
     }
 
-    /// The word at `at`, a multiple of 8.
+    /// Returns the word of the buffer at `at`, which is a multiple of 8.
     #[inline]
     pub fn word(&self, at: BufferOffset) -> u64 {
         debug_assert!(at.0.is_multiple_of(8));
         bytemuck::cast_slice::<Line, u64>(&self.lines)[(at.0 / 8) as usize]
     }
 
-    /// `len` words from `at`, a multiple of 8, on.
+    /// Returns `len` words of the buffer, from `at` on. `at` is a multiple of 8.
     #[inline]
     pub fn words(&self, at: BufferOffset, len: usize) -> &[u64] {
         debug_assert!(at.0.is_multiple_of(8));
@@ -336,13 +340,14 @@ impl Round {
         &bytemuck::cast_slice::<Line, u64>(&self.lines)[at..at + len]
     }
 
-    /// Like [`Round::words`], to change.
+    /// Returns the same words as [`Round::words`], as words that the caller may change.
     #[inline]
     pub fn words_mut(&mut self, at: BufferOffset, len: usize) -> &mut [u64] {
         self.split_words(at, len).1
     }
 
-    /// The words before `at`, a multiple of 8, and the `len` from there on, to change.
+    /// Returns all words of the buffer before `at`, and the `len` words from `at` on. The caller may change the words
+    /// from `at` on. `at` is a multiple of 8.
     #[inline]
     pub fn split_words(&mut self, at: BufferOffset, len: usize) -> (&[u64], &mut [u64]) {
         debug_assert!(at.0.is_multiple_of(8));
@@ -351,14 +356,14 @@ impl Round {
         (before, &mut after[..len])
     }
 
-    /// Sets the word at `at`, a multiple of 8.
+    /// Sets the word of the buffer at `at`, which is a multiple of 8.
     #[inline]
     pub fn set_word(&mut self, at: BufferOffset, value: u64) {
         debug_assert!(at.0.is_multiple_of(8));
         bytemuck::cast_slice_mut::<Line, u64>(&mut self.lines)[(at.0 / 8) as usize] = value;
     }
 
-    /// The `N` words from `at`, a multiple of 8, on.
+    /// Returns the `N` words of the buffer from `at` on. `at` is a multiple of 8.
     #[inline]
     pub fn array<const N: usize>(&self, at: BufferOffset) -> &[u64; N] {
         debug_assert!(at.0.is_multiple_of(8));
@@ -366,7 +371,8 @@ impl Round {
         words[(at.0 / 8) as usize..].first_chunk().expect("a position inside the buffer")
     }
 
-    /// The `N` words from `at`, a multiple of 8, on, to change.
+    /// Returns the `N` words of the buffer from `at` on, as words that the caller may change. `at` is a multiple of
+    /// 8.
     #[inline]
     pub fn array_mut<const N: usize>(&mut self, at: BufferOffset) -> &mut [u64; N] {
         debug_assert!(at.0.is_multiple_of(8));
@@ -374,7 +380,7 @@ impl Round {
         words[(at.0 / 8) as usize..].first_chunk_mut().expect("a position inside the buffer")
     }
 
-    /// Copies `words` aligned words within the buffer to a place behind them.
+    /// Copies `words` aligned words within the buffer, to a position behind these words.
     #[inline]
     pub fn copy_words(&mut self, from: BufferOffset, to: BufferOffset, words: usize) {
         debug_assert!(from.0.is_multiple_of(8) && to.0.is_multiple_of(8));
@@ -391,7 +397,7 @@ impl Round {
         }
     }
 
-    /// Copies `len_bytes` within the buffer; the ranges may overlap.
+    /// Copies `len_bytes` bytes within the buffer. The two ranges may overlap.
     #[inline]
     pub fn copy_within(&mut self, from: BufferOffset, to: BufferOffset, len_bytes: usize) {
         let from = from.0 as usize;
@@ -399,7 +405,7 @@ impl Round {
             .copy_within(from..from + len_bytes, to.0 as usize);
     }
 
-    /// Returns verbs and buffer apart, for a backend to execute them.
+    /// Returns the verbs and the buffer as two separate borrows, so that a backend can execute the verbs.
     #[inline]
     pub fn parts_mut(&mut self) -> (&mut [Verb], &mut [u64]) {
         (&mut self.verbs, bytemuck::cast_slice_mut(&mut self.lines))

@@ -1,49 +1,51 @@
 //! A verb, and the counts and bytes of a round's verbs.
 //!
-//! Invariant: a verb is 32 bytes and its shape one word. A round's tally is kept while its verbs are
-//! added, so that counting a round costs the same whatever it holds.
+//! Invariant: a verb has 32 bytes, and its shape is one word. A round updates its tally with each added verb. So the
+//! cost of counting a posted round does not depend on the number of its verbs.
 
 use crate::address::Target;
 use crate::round::{BufferOffset, VERB_BYTES_MAX};
 
-/// A verb's kind; the numbers are the order of [`crate::counters::VERB_NAMES`].
+/// The kind of a verb. The kinds have the same order as [`crate::counters::VERB_NAMES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum VerbKind {
-    /// Copies remote bytes into the round's buffer.
+    /// The verb copies remote bytes into the round's buffer.
     Read = 0,
-    /// Copies bytes of the round's buffer to remote memory.
+    /// The verb copies bytes of the round's buffer to remote memory.
     Write = 1,
-    /// Compare-and-swap of an aligned word.
+    /// The verb is a compare-and-swap of an aligned word.
     CompareAndSwap = 2,
-    /// Fetch-and-add to an aligned word.
+    /// The verb is a fetch-and-add to an aligned word.
     FetchAndAdd = 3,
-    /// Compare-and-swap under masks (extended atomics).
+    /// The verb is a compare-and-swap with masks (an extended atomic).
     MaskedCompareAndSwap = 4,
 }
 
-/// One verb. 32 bytes, so that a batch of two fills a line.
+/// One verb of a round. A verb has 32 bytes, so that two verbs fill a cache line.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Verb {
-    /// The place that it goes to.
+    /// The remote address of the verb, and the node that executes the verb.
     pub target: Target,
-    /// CAS: the expected value. FAA: the addend. READ that watches: the value that means "no news".
+    /// For a CAS, the expected value. For an FAA, the addend. For a READ of a watched word, the value that means that
+    /// the word has not changed.
     pub expected: u64,
-    /// CAS: the new value; after completion of any atomic, the value found.
+    /// For a CAS that is not complete, the new value. After any atomic has completed, the value that it found in
+    /// memory.
     pub value: u64,
-    /// Buffer position (32 bits), length (16), kind (8), flags (8). They are one word, because a
-    /// processor that loads several fields just after they were stored one by one has to wait for
-    /// the stores.
+    /// The buffer position (32 bits), the length (16), the kind (8) and the flags (8), stored in one word. If they
+    /// were separate fields, a processor that loads several of them in one access directly after separate stores
+    /// would wait for these stores.
     shape: u64,
 }
 
 impl Verb {
-    /// This verb waits for all earlier verbs of its batch.
+    /// A flag: the verb takes effect after all earlier verbs of its batch.
     pub const FENCED: u8 = 1;
-    /// WRITE: no reader relies on seeing one of its lines whole.
+    /// A flag of a WRITE: no reader needs the lines of this WRITE to be atomic.
     pub const PRIVATE: u8 = 2;
-    /// READ of a word by a coroutine that polls it, and has nothing to do while it equals
+    /// A flag of a READ of one word: a coroutine polls the word, and has nothing to do while the word equals
     /// `expected`.
     pub const WATCHES: u8 = 4;
 
@@ -59,20 +61,22 @@ impl Verb {
         Verb { target, expected, value, shape }
     }
 
-    /// READ, WRITE: position in the round's buffer. Masked CAS: position of its two masks.
+    /// For a READ or WRITE, the position of its bytes in the round's buffer. For a masked CAS, the position of its
+    /// two masks.
     #[inline(always)]
     pub fn buffer(&self) -> BufferOffset {
         BufferOffset(self.shape as u32)
     }
 
-    /// The same verb with its bytes at another position: a backend keeps them in a buffer of its own.
+    /// Returns the same verb with another buffer position. A backend that keeps a verb's bytes in its own buffer uses
+    /// this function.
     #[must_use]
     pub fn moved_to(mut self, buffer: BufferOffset) -> Verb {
         self.shape = self.shape >> 32 << 32 | u64::from(buffer.0);
         self
     }
 
-    /// READ, WRITE: bytes; 8 for atomics.
+    /// For a READ or WRITE, the number of its bytes. For an atomic, the number is 8.
     #[inline(always)]
     pub fn len_bytes(&self) -> usize {
         usize::from((self.shape >> 32) as u16)
@@ -90,21 +94,21 @@ impl Verb {
         }
     }
 
-    /// Returns whether it is of this kind; cheaper than [`Verb::kind`].
+    /// Returns whether the verb is of this kind. `is` is cheaper than [`Verb::kind`].
     #[inline(always)]
     pub fn is(&self, kind: VerbKind) -> bool {
         (self.shape >> 48) as u8 == kind as u8
     }
 
-    /// Returns whether it is a READ without any flag: the commonest verb, recognised by one
-    /// comparison.
+    /// Returns whether the verb is a READ without any flag. READs without flags are the most frequent verbs, and one
+    /// comparison recognises them.
     #[inline(always)]
     pub fn is_plain_read(&self) -> bool {
         const { assert!(VerbKind::Read as u8 == 0) };
         self.shape >> 48 == 0
     }
 
-    /// Whether a flag is set.
+    /// Whether the verb has this flag.
     #[inline(always)]
     pub fn has(&self, flag: u8) -> bool {
         self.shape >> 56 & u64::from(flag) != 0
@@ -126,26 +130,27 @@ impl std::fmt::Debug for Verb {
 
 const _: () = assert!(size_of::<Verb>() == 32);
 
-/// The sum of a round's verbs: how many of each kind, and the bytes of READs and WRITEs.
+/// The numbers of a round's verbs of each kind, and the numbers of bytes of its READs and WRITEs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct VerbTally {
-    /// The count in the upper bits, the bytes below: one addition a verb.
+    /// The number of READs in the upper bits, and the number of their bytes in the lower bits. So counting a verb
+    /// takes one addition.
     reads: u64,
     writes: u64,
-    /// CAS, FAA, masked CAS.
+    /// The numbers of CAS, FAA and masked CAS.
     atomics: [u32; 3],
 }
 
-/// Bits for the bytes of a tally: a round has fewer than 2^40 bytes, and fewer than 2^24 verbs of a
-/// kind.
+/// The number of bits for the bytes in a word of a tally. A round has fewer than 2^40 bytes, and fewer than 2^24
+/// verbs of one kind.
 const TALLY_BYTES_BITS: u32 = 40;
 
 impl VerbTally {
-    /// The tally of no verb.
+    /// The tally of a round without verbs.
     pub(crate) const NONE: VerbTally = VerbTally { reads: 0, writes: 0, atomics: [0; 3] };
 
-    /// Counts one more verb. Its kind and length are arguments, because they are known where it is
-    /// added.
+    /// Adds one more verb to the tally. The verb's kind and length are arguments, because the caller knows them when
+    /// it adds the verb.
     #[inline(always)]
     pub(crate) fn add(&mut self, kind: VerbKind, len_bytes: usize) {
         let one = (1 << TALLY_BYTES_BITS) + len_bytes as u64;
@@ -158,19 +163,19 @@ impl VerbTally {
         }
     }
 
-    /// READs, and the bytes that they bring.
+    /// Returns the number of READs, and the number of bytes that they return.
     #[inline]
     pub fn reads(&self) -> (u64, u64) {
         (self.reads >> TALLY_BYTES_BITS, self.reads & ((1 << TALLY_BYTES_BITS) - 1))
     }
 
-    /// WRITEs, and the bytes that they carry.
+    /// Returns the number of WRITEs, and the number of bytes that they write.
     #[inline]
     pub fn writes(&self) -> (u64, u64) {
         (self.writes >> TALLY_BYTES_BITS, self.writes & ((1 << TALLY_BYTES_BITS) - 1))
     }
 
-    /// CAS, FAA and masked CAS.
+    /// Returns the numbers of CAS, FAA and masked CAS.
     #[inline]
     pub fn atomics(&self) -> [u32; 3] {
         self.atomics

@@ -1,37 +1,35 @@
-//! Bounded time. A thread is told whether a *window* was shorter than a lease. A *wait* does not
-//! end before its length has passed.
+//! Intervals of time with bounds. When a thread closes a *window*, it learns whether the window was shorter than a
+//! lease. A *wait* does not end before its length has passed.
 //!
-//! Invariant: if a window is said to be shorter than its lease, no wait of the lease's length has
-//! both begun and ended within it, on any nodes. Nothing else may be concluded. An explorer of
-//! every order enforces nothing else: it has no time. Elsewhere both are [`Drift`]'s arithmetic on
-//! one thread's clock. Each rounding makes a lease shorter and a wait longer; two clocks are never
-//! compared.
+//! Invariant: a thread may learn that its window was shorter than its lease. If the window was shorter, no wait of
+//! the lease's length, on any node, has both begun and ended within this window. No code may conclude more from the
+//! answer. A backend that explores every order of events guarantees only this rule, because it has no time. In other
+//! backends, [`Drift`] computes windows and waits from one thread's clock. Each rounding makes a lease shorter and a
+//! wait longer. No code compares two clocks.
 
 use crate::clock::Nanos;
 use std::fmt;
 
 const MILLION: u64 = 1_000_000;
 
-/// A window that is open ([`crate::port::Port::open_window`]); the backend gives the number its
-/// meaning.
+/// A window that is open ([`crate::port::Port::open_window`]). The backend defines the meaning of the number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window(pub u64);
 
-/// A window that has closed.
+/// The result of closing a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed {
-    /// Whether it was shorter than the lease that it was held against.
+    /// Whether the window was shorter than the lease that the caller passed.
     pub is_shorter: bool,
-    /// How long it was by this thread's clock; `None` where there is no time.
+    /// The length of the window by this thread's clock. If the backend has no time, the length is `None`.
     pub passed: Option<Nanos>,
 }
 
-/// A wait that has begun ([`crate::port::Port::begin_wait`]); the backend gives the number its
-/// meaning.
+/// A wait that has begun ([`crate::port::Port::begin_wait`]). The backend defines the meaning of the number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait(pub u64);
 
-/// How far a thread's clock is believed.
+/// The maximum error of a thread's clock when it measures an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drift {
     ppm: u32,
@@ -39,13 +37,14 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// The drift of threads that all read one clock, in whole nanoseconds.
+    /// The drift of threads that all read the same clock, which shows whole nanoseconds.
     pub const ONE_CLOCK: Drift = Drift { ppm: 0, tick_ns: 1 };
 
-    /// Clocks gain or lose no more than `ppm`, and show multiples of `tick_ns`.
+    /// Creates the drift of clocks that gain or lose at most `ppm` parts per million, and that show multiples of
+    /// `tick_ns`.
     ///
     /// # Errors
-    /// Names the impossible field, its value, and the allowed values.
+    /// The error names the impossible field, its value, and the allowed values.
     pub fn new(ppm: u32, tick_ns: u32) -> Result<Drift, DriftError> {
         if u64::from(ppm) >= MILLION {
             let allowed = "0 to 999999";
@@ -58,17 +57,16 @@ impl Drift {
         Ok(Drift { ppm, tick_ns })
     }
 
-    /// Given that one clock showed `passed`, returns whether a window was shorter than `lease` by
-    /// every clock that drifts no further.
+    /// Returns whether a window was shorter than `lease` by every clock within this drift, if one such clock has
+    /// measured the length `passed`.
     #[inline]
     pub fn is_shorter(self, passed: Nanos, lease: Nanos) -> bool {
-        // On a clock that is slow more time has passed than it shows, and up to a tick more.
+        // If the clock is slow, more time has passed than it shows. In addition, up to one tick more has passed.
         let trusted = u128::from(lease.0) * u128::from(MILLION - u64::from(self.ppm));
         passed.0.saturating_add(u64::from(self.tick_ns)) <= (trusted / u128::from(MILLION)) as u64
     }
 
-    /// Returns the shortest lease that a window of `passed` is shorter than
-    /// ([`Drift::is_shorter`]).
+    /// Returns the shortest lease for which [`Drift::is_shorter`] returns true for a window of the length `passed`.
     pub fn lease_for(self, passed: Nanos) -> Nanos {
         let shown = u128::from(passed.0.saturating_add(u64::from(self.tick_ns)));
         let lease =
@@ -76,38 +74,38 @@ impl Drift {
         Nanos(u64::try_from(lease).unwrap_or(u64::MAX))
     }
 
-    /// How far a clock may gain or lose, in parts per million.
+    /// The maximum rate by which a clock gains or loses time, in parts per million.
     pub fn ppm(self) -> u32 {
         self.ppm
     }
 
-    /// Returns the tick of a clock, in nanoseconds: the clock shows multiples of it.
+    /// Returns the length of a clock's tick in nanoseconds. The clock shows multiples of the tick's length.
     pub fn tick_ns(self) -> u32 {
         self.tick_ns
     }
 
-    /// Returns the time on a clock at which a wait has ended that began when the clock showed
-    /// `since`. By then at least `wait` has passed by every clock that drifts no further.
+    /// Returns the time on a clock at which a wait ends that began when this clock showed `since`. At that time, at
+    /// least `wait` has passed by every clock within this drift.
     #[inline]
     pub fn end_of(self, since: Nanos, wait: Nanos) -> Nanos {
         if wait == Nanos(0) {
             return since;
         }
-        // On a clock that is fast less time has passed than it shows, and up to a tick less.
+        // If the clock is fast, less time has passed than it shows. In addition, up to one tick less has passed.
         let shown = u128::from(wait.0) * u128::from(MILLION + u64::from(self.ppm));
         let shown = u64::try_from(shown.div_ceil(u128::from(MILLION))).unwrap_or(u64::MAX);
         since + Nanos(shown.saturating_add(u64::from(self.tick_ns)))
     }
 }
 
-/// A drift that is not possible.
+/// The error for a drift that is not possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriftError {
-    /// The field.
+    /// The name of the field whose value is not possible.
     pub field: &'static str,
-    /// Its value.
+    /// The value that the caller gave.
     pub value: u32,
-    /// The allowed values.
+    /// The values that the field may have.
     pub allowed: &'static str,
 }
 

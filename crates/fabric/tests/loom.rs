@@ -1,13 +1,13 @@
-//! The local backend's own synchronisation under every interleaving, and under every value that a machine
-//! of weaker order than ours may show: striped sequence locks, gates, rings of datagrams.
+//! Models of the local backend's synchronisation: striped sequence locks, gates, and rings of datagrams. Loom runs
+//! each model with every interleaving, and with every value that a machine with a weaker memory order may return.
 //!
-//! Run with `cargo xtask loom`; an ordinary build has nothing here. The code is the backend's own, on
-//! loom's atomics (`crates/fabric/src/local/sync.rs`).
+//! Run the models with `cargo xtask loom`. In an ordinary build, this file is empty. The models run the backend's own
+//! code on loom's atomics (`crates/fabric/src/local/sync.rs`).
 //!
-//! Invariant checked: each model passes, and fails when any single ordering or fence that it
-//! justifies is taken away. Not modelled: `membarrier(2)` and copies by vector instructions; a copy
-//! is words in any order here, which is weaker. Models are bounded: at most three preemptions, one
-//! WRITE, five datagrams.
+//! Invariant checked: each model passes, and fails if any one of the orderings or fences that it justifies is
+//! removed. The models do not include `membarrier(2)` and copies by vector instructions. In a model, a copy accesses
+//! words in any order, which is weaker than the real copy. The models are bounded: at most three preemptions, one
+//! WRITE, and five datagrams.
 
 #![cfg(loom)]
 
@@ -33,7 +33,7 @@ fn check(site: Option<Site>, model: fn()) {
     builder.check(model);
 }
 
-/// One line and its stripe.
+/// One line of memory and its stripe.
 struct Line {
     words: [AtomicU64; 8],
     stripe: AtomicU32,
@@ -46,8 +46,8 @@ impl Line {
     }
 
     fn region(&self) -> Region<'_> {
-        // SAFETY: both live as long as `self`; one stripe, so that the mask is 0. A modelled word is
-        // larger than 8 bytes, and the backend's own arithmetic knows it.
+        // SAFETY: the words and the stripe exist as long as `self`. There is one stripe, so the mask is 0. A word in
+        // a model takes more than 8 bytes, and the backend's arithmetic takes this into account.
         unsafe { Region::new(self.words.as_ptr(), 64, &self.stripe, 0, 0, true) }
     }
 }
@@ -56,7 +56,7 @@ fn is_whole(words: &[u64]) -> bool {
     words.iter().all(|word| *word == words[0])
 }
 
-/// READ and WRITE by the functions for any range.
+/// Models a READ and a WRITE by the functions for any byte range.
 fn region_words() {
     let line = Line::new();
     let other = Arc::clone(&line);
@@ -69,7 +69,7 @@ fn region_words() {
     writer.join().expect("no panic");
 }
 
-/// A WRITE of bytes: its words are stored without any order.
+/// Models a WRITE of bytes, whose words are stored without any order.
 fn region_bytes() {
     let line = Line::new();
     let other = Arc::clone(&line);
@@ -82,7 +82,7 @@ fn region_bytes() {
     writer.join().expect("no panic");
 }
 
-/// Two writers of one line: a stripe belongs to one writer at a time.
+/// Models two writers of one line. Only one writer at a time may hold the stripe.
 fn two_writers() {
     let line = Line::new();
     let other = Arc::clone(&line);
@@ -96,7 +96,7 @@ fn two_writers() {
     assert!(is_whole(&seen) && seen[0] != 0, "torn: {seen:?}");
 }
 
-/// READ and WRITE as a round's verbs, by the fast path.
+/// Models a READ and a WRITE as verbs of a round, which the fast path executes.
 fn round_verbs() {
     let line = Line::new();
     let other = Arc::clone(&line);
@@ -116,15 +116,15 @@ fn round_verbs() {
     writer.join().expect("no panic");
 }
 
-/// Memory that a thread may touch only while it is inside, or after it has shut all others out.
+/// Memory that a thread may access only while it is inside a gate, or after it has excluded all other threads.
 struct Guarded(UnsafeCell<u64>);
 
-// SAFETY: the model checks that no two threads touch it at the same time.
+// SAFETY: the model checks that no two threads access the memory at the same time.
 unsafe impl Sync for Guarded {}
-// SAFETY: as above.
+// SAFETY: as above, the model checks all accesses.
 unsafe impl Send for Guarded {}
 
-/// A node is fenced while one of its threads may be inside a round.
+/// Models the revocation of a node's access while one of the node's threads may be inside a round.
 fn gate() {
     let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
     let (faults, memory) = (Arc::new(Faults::new(1)), Arc::new(Guarded(UnsafeCell::new(0))));
@@ -133,8 +133,7 @@ fn gate() {
     let of_thread = (Arc::clone(&faults), Arc::clone(&memory));
     let inside = thread::spawn(move || {
         let (faults, memory) = of_thread;
-        // The steps of a round: the thread says that it is inside, then looks whether a fault was
-        // declared.
+        // The steps of a round: the thread announces that it is inside, and then checks whether a fault was declared.
         let _inside = gate.enter();
         if faults.epoch() == before {
             memory.0.with_mut(|_| ());
@@ -145,7 +144,7 @@ fn gate() {
     inside.join().expect("no panic");
 }
 
-/// A writer of two records, each behind its lock, and a reader that looks once.
+/// Models a writer of two records, each with its lock, and a reader that reads both records once.
 fn stillness() {
     let records = || [(); 2].map(|()| AtomicU64::new(0));
     let shared = Arc::new((WriteEpoch::default(), records(), records()));
@@ -177,22 +176,23 @@ fn stillness() {
     writer.join().expect("no panic");
 }
 
-/// Two writers, which keep readers away from the first record, and a reader that looks once.
+/// Models two writers and a reader. The first writer's lock excludes readers from its record, and the reader reads
+/// once.
 fn stillness_of_validated() {
     validated(0);
 }
 
-/// The same, where readers passed the first writer's lock before.
+/// Models the same as `stillness_of_validated`, but the lock that the first writer holds first lets readers pass.
 fn stillness_of_marked() {
     validated(MARKED);
 }
 
-/// A lock that lets readers pass; they look again at records that are locked so.
+/// The word of a lock that lets readers pass. If a record has such a lock, readers read the record again.
 const MARKED: u64 = 3;
 
-/// A writer locks one record, and then validates another, which a second writer writes. A reader
-/// may see the second's write, and not yet the first's. Then its reads must show a time at which
-/// the first had not validated.
+/// A first writer locks one record, and then validates another record, which a second writer writes. A reader may see
+/// the second writer's write and not yet the first writer's write. In that case, the reader's values must be those of
+/// a time before the first writer's validation.
 fn validated(before: u64) {
     let records = || [(); 2].map(|()| AtomicU64::new(0));
     let shared = Arc::new((WriteEpoch::default(), records(), records()));
@@ -201,7 +201,7 @@ fn validated(before: u64) {
     let first = thread::spawn(move || {
         let (stillness, locks, data) = &*first;
         locks[0].store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst); // the end of its round
+        fence(Ordering::SeqCst); // the fence at the end of the first writer's round
         let seen = locks[1].load(Ordering::Acquire);
         if seen != 0 || data[1].load(Ordering::Relaxed) != 0 {
             locks[0].store(0, Ordering::Release);
@@ -215,7 +215,7 @@ fn validated(before: u64) {
     let second = thread::spawn(move || {
         let (stillness, locks, data) = &*second;
         locks[1].store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst); // the end of its round
+        fence(Ordering::SeqCst); // the fence at the end of this writer's round
         stillness.raise();
         data[1].store(7, Ordering::Relaxed);
         locks[1].store(2, Ordering::Release);
@@ -240,7 +240,8 @@ fn validated(before: u64) {
     }
 }
 
-/// Datagrams of one word from one thread to another, more of them than the ring has room for.
+/// Models datagrams of one word from one thread to another thread. The model sends more datagrams than the ring has
+/// room for.
 fn ring() {
     const DATAGRAMS: u64 = 5;
     let endpoint = |node| Endpoint { node: NodeSlot(node), thread: 0 };
@@ -265,8 +266,8 @@ fn ring() {
     send.join().expect("no panic");
 }
 
-/// Asserts that the model fails without this site, and because of its observations: a search that
-/// ran into its bounds has found nothing.
+/// Asserts that the model fails if this site has no ordering, and that it fails because of the values that it
+/// observed. A search that reached its bounds does not count, because it has found no wrong value.
 fn assert_found(site: Site, model: fn()) {
     let found = std::panic::catch_unwind(|| check(Some(site), model)).expect_err("it is noticed");
     let text = found
@@ -278,7 +279,8 @@ fn assert_found(site: Site, model: fn()) {
     assert!(!text.is_empty() && !bounds.iter().any(|bound| text.contains(bound)), "{text}");
 }
 
-/// Makes a test that the model passes, and for each site a test that it fails without that site.
+/// Defines a test that the model passes. For each site, it also defines a test that the model fails without that
+/// site.
 macro_rules! models {
     ($($model:ident: $($planted:ident = $site:ident),*;)*) => {$(
         mod $model {

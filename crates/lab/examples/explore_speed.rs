@@ -1,6 +1,7 @@
-//! How fast the explorer is, with FORD as its model: two coordinators move money between two accounts.
+//! Measures how fast the explorer is with FORD as its model. In this model, two coordinators move money between two
+//! accounts.
 //!
-//! Invariant: the sum of the balances is the same in every final state in which nothing broke.
+//! Invariant: the sum of the balances is the same in every final state without a fault.
 //!
 //! `cargo run --release -p tarn-lab --example explore_speed`
 
@@ -30,7 +31,7 @@ const ACCOUNTS: TableId = TableId(0);
 const BALANCE: ColumnId = ColumnId(0);
 const KEYS: [u64; 2] = [1, 2];
 const FIRST_BALANCE: u64 = 100;
-/// Bounds of the executions that are timed.
+/// The number of executions that this program times.
 const EXECUTIONS: u64 = 40_000;
 
 struct Transfers {
@@ -100,7 +101,8 @@ impl Model for Transfers {
             let coroutine = async move {
                 fabric.begin().await;
                 let mut tries = 0;
-                // A conflict with the other is told at the second try.
+                // If a transaction conflicts with the other coordinator in its second try too, its caller gets the
+                // abort.
                 let _ = by
                     .transact(async |tx| {
                         tries += 1;
@@ -123,7 +125,7 @@ impl Model for Transfers {
     }
 
     fn judge(&self, end: &End<'_>) -> Result<(), String> {
-        // Whoever has died may have left a lock, which nobody takes away here.
+        // A dead coordinator may have left a lock, and this model has no recovery that removes the lock.
         if !end.summary.faults.is_empty() {
             return Ok(());
         }

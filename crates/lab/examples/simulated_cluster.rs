@@ -1,8 +1,10 @@
-//! FORD and SmallBank on a simulated cluster of nine compute nodes and three memory nodes, 540
-//! coordinators in all: what it reaches in virtual time, what limits it, and how fast it is simulated.
+//! Runs SmallBank with FORD on a simulated cluster of nine compute nodes and three memory nodes, with 540
+//! coordinators in total. Prints the throughput in virtual time, the hardware that limits it, and the speed of the
+//! simulation.
 //!
-//! Invariant: the same seed prints the same figures, but for those of the wall clock and of the
-//! processor. The first argument is the number of accounts, the second that of virtual milliseconds.
+//! Invariant: with the same seed, the program prints the same figures, except for the figures of real time and of
+//! processor time. The first argument is the number of accounts, and the second argument is the number of virtual
+//! milliseconds.
 
 #![allow(clippy::disallowed_methods, reason = "measures what a simulation really takes")]
 
@@ -89,7 +91,7 @@ fn main() -> Result<(), AnyError> {
     Ok(())
 }
 
-/// What the measured time came to.
+/// Prints the figures of the measured time.
 fn report(done: &Tally, used: &Usage, (seconds, processor): (f64, f64)) {
     let (virtual_us, committed) = (used.at.0 as f64 / 1e3, done.committed as f64);
     println!(
@@ -113,7 +115,8 @@ fn report(done: &Tally, used: &Usage, (seconds, processor): (f64, f64)) {
     println!("{:.0} ns of the processor an event", processor * 1e9 / used.events() as f64);
 }
 
-/// What this process has had of the processor; not a number, if the system does not say.
+/// Returns the processor time that this process has used, in seconds. The result is NaN if the system does not report
+/// this time.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let first = text.split_whitespace().next();
@@ -155,7 +158,8 @@ fn context(
     Ok(Rc::new(Context::new(Arc::clone(node), port, thread, 0)?))
 }
 
-/// Before the first scheduler the cluster is at rest: rounds are done at once.
+/// Loads the tables. Before the first scheduler exists, no virtual time passes, so each round is complete
+/// immediately.
 fn load(
     fabric: &SimFabric,
     database: &Arc<Database>,

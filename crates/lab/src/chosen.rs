@@ -1,8 +1,7 @@
-//! A workload that the caller names, and the kinds of runs of the laboratory with this workload.
+//! A workload that the caller names, and functions that start each kind of run of the laboratory with this workload.
 //!
-//! Invariant: a crate that depends on this one names no workload's type and calls no function that
-//! is generic over workloads. So the compiler generates the code of every run once for each
-//! workload and protocol, in this crate.
+//! Invariant: a crate that depends on this one names no workload's type and calls no function that is generic over
+//! workloads. So only this crate contains generated code of the runs, once for each workload and protocol.
 
 use crate::harness::error::RunError;
 use crate::harness::watch::Watch;
@@ -27,7 +26,7 @@ impl Chosen {
     /// Makes the workload once, so that the workload can refuse its settings.
     ///
     /// # Errors
-    /// A name that no workload has, or the workload's refusal of its settings.
+    /// Fails if no workload has this name, or if the workload refuses its settings.
     pub fn new(name: &str, settings: Settings) -> Result<Chosen, UsageError> {
         let lines_per_transaction =
             with_workload!(name, W => W::new(&settings)?.lines_per_transaction())?;
@@ -42,7 +41,7 @@ impl Chosen {
     /// Runs the workload on an embedded cluster.
     ///
     /// # Errors
-    /// The same errors as [`bench::run::run`].
+    /// Returns the same errors as [`bench::run::run`].
     pub fn bench(
         &self,
         plan: &bench::run::Plan,
@@ -54,7 +53,7 @@ impl Chosen {
     /// Runs the workload on a simulated cluster.
     ///
     /// # Errors
-    /// The same errors as [`simulate::run::run`].
+    /// Returns the same errors as [`simulate::run::run`].
     pub fn simulate(
         &self,
         plan: &simulate::run::Plan,
@@ -66,7 +65,7 @@ impl Chosen {
     /// The number of bytes of this machine's memory that a simulated run will take.
     ///
     /// # Errors
-    /// The same errors as [`estimate::memory_bytes`].
+    /// Returns the same errors as [`estimate::memory_bytes`].
     pub fn simulated_bytes(&self, plan: &simulate::run::Plan) -> Result<u64, UsageError> {
         with_workload!(&self.name, W => estimate::memory_bytes(&W::new(&self.settings)?, plan))?
     }
@@ -74,7 +73,7 @@ impl Chosen {
     /// Runs the workload on a simulated cluster with hot shards, three times.
     ///
     /// # Errors
-    /// The same errors as [`simulate::hotspot::run::run`].
+    /// Returns the same errors as [`simulate::hotspot::run::run`].
     pub fn hotspot(&self, plan: &HotspotPlan) -> Result<HotspotReport, RunError> {
         with_workload!(&self.name, W => {
             let make = || Ok(W::new(&self.settings)?);
@@ -85,7 +84,7 @@ impl Chosen {
     /// Runs the workload on a simulated cluster in which nodes crash.
     ///
     /// # Errors
-    /// The same errors as [`outage::run::run`].
+    /// Returns the same errors as [`outage::run::run`].
     pub fn outage(&self, plan: &outage::Plan) -> Result<outage::report::Outage, RunError> {
         with_workload!(&self.name, W => outage::run::run(W::new(&self.settings)?, plan, &|_| {}))?
     }
@@ -93,7 +92,7 @@ impl Chosen {
     /// Runs the workload on a simulated cluster and keeps records of some of its transactions.
     ///
     /// # Errors
-    /// The same errors as [`trace::run::run`].
+    /// Returns the same errors as [`trace::run::run`].
     pub fn trace(
         &self,
         plan: &simulate::run::Plan,

@@ -13,8 +13,8 @@
 //! - [`chosen`]: any of these kinds of runs with a workload that the caller names.
 //! - [`harness`]: steps that several kinds of runs share.
 //!
-//! Invariant: this crate works only through the public interfaces of the library, the engine, the
-//! fabric and the simulator. So any other program can do all that this crate does.
+//! Invariant: this crate uses only the public interfaces of the library, the engine, the fabric and the simulator. So
+//! any other program can do everything that this crate does.
 
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Keeps the calling thread on the core numbered `index` modulo the number of cores.
+/// Pins the calling thread to one core: the core whose number is `index` modulo the number of cores.
 pub fn pin_to_core(index: usize) {
     tarn_fabric::local::pin_to_core(index);
 }
@@ -28,8 +28,8 @@ pub fn describe() -> String {
     format!("{model}, {} processors, {}", processors(), std::env::consts::OS)
 }
 
-/// The number of bytes of memory that another process takes now; `None` where the system does not
-/// report this number, or the process has ended.
+/// Returns the number of bytes of memory that another process takes now. Returns `None` if the system does not report
+/// this number, or if the process has ended.
 pub fn resident_bytes(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
@@ -37,9 +37,9 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Returns the time in nanoseconds that a cacheline takes from the first core to the second and
-/// back: the median of five measurements. The result is `None` on a machine with one core. The
-/// round trip of a cacheline limits the rate of two threads that write the same records.
+/// Returns the time in nanoseconds that a cacheline takes from the first core to the second and back. The returned
+/// time is the median of five measurements. The result is `None` on a machine with one core. The round trip of a
+/// cacheline limits the rate of two threads that write the same records.
 #[expect(clippy::disallowed_methods, reason = "measures the machine")]
 pub fn line_round_trip_ns() -> Option<f64> {
     const TRIPS: u64 = 100_000;

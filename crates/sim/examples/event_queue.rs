@@ -47,9 +47,9 @@ impl Queue for Heap {
     }
 }
 
-/// Each event creates the next event of its coordinator. An arrival follows after 0.7 µs, a completion
-/// after 1.1 µs, both changed a little by the time spent in queues. One event in 64 is so late that it
-/// lies beyond the calendar.
+/// Each event creates the next event of its coordinator. An arrival follows after 0.7 µs and a
+/// completion after 1.1 µs. The time spent in queues changes these two times a little. One event in
+/// 64 is so late that it lies beyond the calendar.
 fn run(queue: &mut impl Queue) -> (f64, u64) {
     for coordinator in 0..COORDINATORS {
         queue.push(coordinator * 1_000, coordinator);

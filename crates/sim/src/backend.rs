@@ -2,7 +2,8 @@
 //!
 //! Invariant: while the [`crate::scheduler::Scheduler`] polls a coroutine, every operation of the
 //! coroutine takes virtual time. Outside of such a poll (for example in a loader or an audit) the
-//! cluster is at rest. At rest a round is executed immediately and costs no virtual time.
+//! cluster is at rest. While the cluster is at rest, the simulation executes a round immediately, and
+//! the round costs no virtual time.
 
 use crate::flight::Interest;
 use crate::revoke;
@@ -34,7 +35,7 @@ impl SimBackend {
         SimBackend { world, thread, node, number }
     }
 
-    /// How far this node's clock has advanced since 0.
+    /// Returns how far this node's clock has advanced since 0.
     fn ran(&self) -> Nanos {
         self.ran_in(&self.world.borrow())
     }
@@ -64,8 +65,8 @@ impl Backend for SimBackend {
             return Posted::Done(world.execute_at_rest(self.node, round));
         }
         let ticket = world.post(self.thread, round, Interest::Awaited);
-        // The world now owns the caller's round until the round is done. In exchange the caller holds
-        // an idle round.
+        // While the round is in flight, the world owns the caller's round, and the caller holds an idle
+        // round in its place.
         round.ticket = ticket;
         world.is_registered = true;
         Posted::InFlight
@@ -109,8 +110,8 @@ impl Backend for SimBackend {
             return world.ask_revoked(number).map_or(Poll::Pending, Poll::Ready);
         }
         if let Some(index) = world.flights.find(ticket) {
-            // The world wakes the coroutine that asked about this flight when the coroutine should ask
-            // again.
+            // When the flight is done, the world wakes the coroutine that asked about this flight. The
+            // woken coroutine then asks about the flight again.
             let before = std::mem::replace(&mut world.flights.get(index).waiter, world.current);
             if let Some(task) = before.filter(|_| before != world.current) {
                 world.also_waiting.push((ticket, task));
@@ -176,7 +177,7 @@ impl Backend for SimBackend {
     fn end_wait(&self, wait: Wait, length: Nanos) -> Poll<()> {
         let end = self.drift().end_of(Nanos(wait.0), length);
         let world = &mut *self.world.borrow_mut();
-        // While the cluster is at rest, no time passes, so the wait ends immediately.
+        // While the cluster is at rest, no time passes, so a wait ends immediately.
         if world.current.is_none() || self.ran_in(world) >= end {
             return Poll::Ready(());
         }
@@ -209,7 +210,8 @@ impl Backend for SimBackend {
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
         self.world.borrow_mut().look_at_inbox(self.thread);
         for count in 0..budget {
-            // The sink may send a datagram, so no borrow of the world is held while the sink runs.
+            // The sink may send a datagram, and sending borrows the world. So this function holds no
+            // borrow of the world while the sink runs.
             let taken = self.world.borrow_mut().take_message(self.thread);
             let Some((from, bytes, index)) = taken else { return count };
             sink(from, &bytes);

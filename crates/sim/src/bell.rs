@@ -1,8 +1,9 @@
-//! Bells, with which a coroutine waits for another coroutine. Drivers of a simulation use bells. No
-//! simulated component uses bells.
+//! Bells, with which a coroutine waits for another coroutine. Only drivers of a simulation use bells.
+//! No simulated component uses bells.
 //!
-//! Invariant: a ring wakes the coroutine that has waited longest. The woken coroutine is polled at the
-//! same moment of virtual time. Waiting costs no virtual time.
+//! Invariant: a ring of a bell wakes the coroutine that has waited longest for this bell. The scheduler
+//! polls the woken coroutine at the same moment of virtual time as the ring. Waiting for a bell costs
+//! no virtual time.
 
 use crate::fabric::SimFabric;
 use crate::world::{Event, World};
@@ -30,12 +31,14 @@ impl SimFabric {
 }
 
 impl Bell {
-    /// Waits until another coroutine rings. Only a coroutine of a scheduler may call this.
+    /// Waits until another coroutine rings the bell. Only a coroutine of a scheduler may call this
+    /// function.
     pub fn wait(&self) -> Wait<'_> {
         Wait { bell: self, is_rung: None }
     }
 
-    /// Wakes the coroutine that has waited longest. Returns whether any coroutine was waiting.
+    /// Wakes the coroutine that has waited longest for the bell. Returns whether any coroutine was
+    /// waiting.
     pub fn ring(&self) -> bool {
         let Some((task, is_rung)) = self.waiters.borrow_mut().pop_front() else { return false };
         is_rung.set(true);
@@ -46,7 +49,7 @@ impl Bell {
         true
     }
 
-    /// Wakes all waiting coroutines.
+    /// Wakes all coroutines that wait for the bell.
     pub fn ring_all(&self) {
         while self.ring() {}
     }
@@ -131,7 +134,8 @@ mod tests {
         drop(scheduler);
         let woken = woken.into_inner();
         assert_eq!(woken.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
-        // The coroutines wake at the moment of the ring, except for the cost of switching coroutines.
+        // The coroutines wake at the moment of the ring, plus the time that switching between
+        // coroutines costs.
         for (turn, (_, at_ns)) in (1..).zip(&woken) {
             assert!((turn * 10_000..turn * 10_000 + 500).contains(at_ns), "{woken:?}");
         }

@@ -1,9 +1,9 @@
 //! The clocks of nodes, and the interval in which each node knows that the true time lies.
 //!
 //! Invariant: `earliest ≤ true time ≤ latest`, however wrong a clock is. The reading of a node's clock
-//! differs from the true time by the node's offset and drift, which are drawn within the bounds. A node
-//! knows nothing but the reading, so the interval is computed from the reading and the two bounds. The
-//! reading of a clock never falls.
+//! differs from the true time by the node's offset and drift. The simulation draws offset and drift
+//! within the configured bounds. A node knows only the reading of its clock, so the interval is
+//! computed from this reading and the two bounds. The reading of a clock never falls.
 //!
 //! In random mode a port's `now` is the reading of its node's clock, within the bounds of the run's
 //! `Chaos`. An observer of a random run stamps histories with the true time. In timed mode `now` is the
@@ -11,8 +11,9 @@
 //! from a clock within the profile's bounds.
 //!
 //! In both modes windows and waits are measured by how far a node's clock has advanced since 0, at the
-//! clock's own rate. So windows and waits depend only on the bound on clock rates. The value of `now`
-//! could not measure them, because a clock that is behind shows 0 until it has caught up.
+//! clock's own rate. So the lengths of windows and waits depend only on the bound on clock rates. The
+//! value of `now` could not measure windows and waits, because a clock that is behind shows 0 until its
+//! reading is positive.
 
 use crate::config::{CLOCK_STREAM, Mode};
 use crate::profile::Clock as Bounds;
@@ -21,8 +22,8 @@ use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::rng::seeded;
 use tarn_fabric::window::Drift;
 
-/// The true time and the reading of a clock are rounded to whole nanoseconds. Both roundings together
-/// lose up to two nanoseconds.
+/// The true time and the reading of a clock are each rounded to whole nanoseconds. The two roundings
+/// together lose up to two nanoseconds.
 const TICK_NS: u32 = 2;
 
 /// The clock of one node.
@@ -32,7 +33,7 @@ pub(crate) struct Clock {
     drift: f64,
     offset_bound_ns: f64,
     drift_bound: f64,
-    /// Whether `now` returns the true time instead of the clock's reading.
+    /// Whether `now` returns the true time instead of the clock's reading (timed mode).
     is_measured_by: bool,
 }
 
@@ -61,35 +62,36 @@ impl Clock {
         }
     }
 
-    /// The clock's reading at the true time `now`, in nanoseconds.
+    /// Returns the clock's reading at the true time `now`, in nanoseconds.
     fn reading(&self, now: Nanos) -> f64 {
         let now = now.0 as f64;
         now + self.offset_ns + self.drift * now
     }
 
-    /// The time that the node takes from its clock. The time begins at 0. A clock that is behind the
-    /// true time shows 0 until it has caught up.
+    /// Returns the time that the node takes from its clock. The node's time begins at 0. A clock that
+    /// is behind the true time shows 0 until its reading is positive.
     pub(crate) fn now(&self, now: Nanos) -> Nanos {
         if self.is_measured_by { now } else { Nanos(self.reading(now).max(0.0) as u64) }
     }
 
-    /// How far the clock has advanced by the true time `now`.
+    /// Returns how far the clock has advanced by the true time `now`.
     pub(crate) fn ran(&self, now: Nanos) -> Nanos {
         Nanos((now.0 as f64 * (1.0 + self.drift)) as u64)
     }
 
-    /// The true time at which the clock has advanced as far as `until`.
+    /// Returns the true time at which the clock has advanced as far as `until`.
     pub(crate) fn ran_at(&self, until: Nanos) -> Nanos {
         first(until.0 as f64 / (1.0 + self.drift), |at| self.ran(at) >= until)
     }
 
-    /// The bound on drift that the node assumes when it measures how far its clock has advanced.
+    /// Returns the bound on drift that the node assumes when it measures how far its clock has
+    /// advanced.
     pub(crate) fn believed(&self) -> Drift {
         let ppm = (self.drift_bound * 1e6).ceil() as u32;
         Drift::new(ppm, TICK_NS).expect("profiles and chaos bound the drift")
     }
 
-    /// The first true time at which the node's clock shows `until` or later.
+    /// Returns the first true time at which the node's clock shows `until` or later.
     pub(crate) fn shows_at(&self, until: Nanos) -> Nanos {
         if self.is_measured_by || until == Nanos(0) || until == Nanos(u64::MAX) {
             return until;
@@ -98,13 +100,14 @@ impl Clock {
         first(about, |at| self.now(at) >= until)
     }
 
-    /// The interval in which the node knows that the true time lies, when the true time is `now`.
+    /// Returns the interval in which the node knows that the true time lies, when the true time is
+    /// `now`.
     pub(crate) fn read(&self, now: Nanos) -> ClockInterval {
         let reading = self.reading(now);
-        // Since the run began, at most this much time has passed. The clock has drifted for all of this
-        // time.
+        // `passed` is the largest time that can have passed since the run began. The clock has drifted
+        // for at most this time.
         let passed = (reading + self.offset_bound_ns) / (1.0 - self.drift_bound);
-        // The bound grows by one more nanosecond because the readings are rounded.
+        // The bound on the clock's error grows by one nanosecond because the readings are rounded.
         let bound = self.offset_bound_ns + self.drift_bound * passed + 1.0;
         let nanos = |at: f64| Nanos(at.max(0.0) as u64);
         ClockInterval { earliest: nanos(reading - bound), latest: nanos((reading + bound).ceil()) }
@@ -114,7 +117,8 @@ impl Clock {
 /// Returns the first moment for which `is_there` holds. The caller must choose `about` so that this
 /// moment is near `about`.
 fn first(about: f64, is_there: impl Fn(Nanos) -> bool) -> Nanos {
-    // Rounding may have removed one or two nanoseconds, so the search begins two nanoseconds earlier.
+    // Rounding may have removed one or two nanoseconds, so the search for the moment begins two
+    // nanoseconds earlier.
     let mut at = Nanos((about.max(0.0) as u64).saturating_sub(2));
     while at.0 < u64::MAX && !is_there(at) {
         at.0 += 1;
@@ -180,8 +184,8 @@ mod tests {
                 let end = clock.believed().end_of(clock.ran(since), length);
                 let over = clock.ran_at(end);
                 assert!(clock.ran(over) >= end && over - since >= length, "{clock:?} at {since}");
-                // Because of the rounding, a node that closes such a window is never told that the
-                // window was shorter than the lease.
+                // Because of the rounding, a node that closes a window of this length is never told
+                // that the window was shorter than the lease.
                 let passed = clock.ran(since + length) - clock.ran(since);
                 assert!(!clock.believed().is_shorter(passed, length), "{clock:?} at {since}");
             }

@@ -1,7 +1,7 @@
 //! The configuration of a simulated cluster.
 //!
-//! Invariant: an impossible shape is refused when the cluster is made. The error names the field, its
-//! value and the allowed values.
+//! Invariant: creating a cluster with an impossible shape ends in an error. The error names the field,
+//! its value and the allowed values.
 
 use crate::profile::Profile;
 use rand::RngExt as _;
@@ -20,7 +20,7 @@ pub struct SimConfig {
     pub compute_nodes: usize,
     /// The size of one replica group's memory at one node, in bytes.
     pub group_bytes: u64,
-    /// The costs of the hardware.
+    /// The costs of the simulated hardware.
     pub profile: Profile,
     /// Whether the simulation is timed or random.
     pub mode: Mode,
@@ -31,20 +31,21 @@ pub struct SimConfig {
 /// The two modes of a simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Mode {
-    /// The costs of the profile alone decide when an event happens. Timed mode measures performance.
+    /// The costs of the profile alone decide when an event happens. Use timed mode to measure
+    /// performance.
     Timed,
-    /// Orders, delays and faults are drawn from the seed. The contract allows no weaker behaviour.
-    /// Random mode checks correctness.
+    /// The simulation draws orders, delays and faults from the seed. The drawn behaviour is as weak as
+    /// the contract allows. Use random mode to check correctness.
     Random(Chaos),
 }
 
-/// The faults that may happen, and how often each fault happens. A field "one in" that is 0 means that
-/// the fault never happens.
+/// The faults that may happen in random mode, and how often each fault happens. If a field whose name
+/// ends in `one_in` is 0, its fault never happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chaos {
     /// The largest extra time for which a batch is in flight.
     pub delay_max_ns: u64,
-    /// One piece of work (a line, an atomic, a batch) in this many is delayed.
+    /// The average number of pieces of work (lines, atomics, batches) of which one is delayed.
     pub stall_one_in: u32,
     /// The longest time for which a piece of work is delayed.
     pub stall_max_ns: u64,
@@ -52,44 +53,46 @@ pub struct Chaos {
     pub loss_percent: u32,
     /// The percentage of messages that arrive twice.
     pub duplicate_percent: u32,
-    /// The largest extra time for which a message is in flight. Later messages may overtake a delayed
-    /// message.
+    /// The largest extra time for which a message is in flight. Messages that were sent later may
+    /// overtake a delayed message.
     pub message_delay_max_ns: u64,
-    /// One compute node in this many is slow.
+    /// The average number of compute nodes of which one is slow.
     pub slow_one_in: u32,
-    /// Each piece of work of a slow node's processors takes this many times as long as on other nodes.
+    /// The factor by which a slow node's processors take longer than the processors of other nodes.
     pub slow_factor: u32,
-    /// After one turn of a coroutine in this many turns, the thread of the coroutine pauses.
+    /// The average number of turns of coroutines after which the thread of the coroutine pauses once.
     pub pause_one_in: u32,
     /// The longest pause of a thread.
     pub pause_max_ns: u64,
-    /// One piece of work or one batch in this many makes the NIC that it reaches pause. Until the pause
-    /// ends, no work at this NIC continues.
+    /// The average number of pieces of work or batches of which one makes the NIC that it reaches
+    /// pause. Until the pause ends, no work at this NIC continues.
     pub nic_pause_one_in: u32,
     /// The longest pause of a NIC.
     pub nic_pause_max_ns: u64,
-    /// Delays, stalls and pauses of NICs happen in storms of this length. After each storm follows a
-    /// calm time of the same length. If the length is 0, the storm never ends.
+    /// The length of a storm. Delays, stalls and pauses of NICs happen only in storms. Each storm is
+    /// followed by a calm time of the same length. If the length is 0, the storm never ends.
     pub storm_ns: u64,
-    /// One thread at a time is set back. The batches of that thread, and the answers to them, take up
-    /// to this much longer.
+    /// The largest extra time that the batches of the delayed thread, and the answers to them, take.
+    /// Random mode delays one thread at a time.
     pub set_back_ns: u64,
-    /// The average time between two change points. At each change point another thread is set back.
+    /// The average time between two change points. At each change point random mode chooses another
+    /// thread to delay.
     pub change_every_ns: u64,
-    /// The largest offset of a clock when a run starts.
+    /// The largest difference between a clock and the true time when a run starts.
     pub clock_offset_max_ns: u64,
     /// The largest drift of a clock, too fast or too slow, in millionths.
     pub clock_drift_max_ppm: u32,
-    /// A planted bug, unless the value is 0: clocks drift by up to this many times the bound that the
-    /// nodes assume.
+    /// A planted bug, unless the value is 0: clocks drift by up to this many times the bound on drift
+    /// that the nodes assume.
     pub planted_drift_times: u32,
-    /// A planted bug: a line is read and written word by word, and other accesses may happen between
-    /// two words.
+    /// A planted bug: the simulation reads and writes a line word by word. Other accesses may happen
+    /// between two words of the line.
     pub planted_torn_lines: bool,
 }
 
 impl Chaos {
-    /// No fault happens. Only the order of events is as weak as the contract allows.
+    /// The setting in which no fault happens. Only the order of events is as weak as the contract
+    /// allows.
     pub const CALM: Chaos = Chaos {
         delay_max_ns: 0,
         stall_one_in: 0,
@@ -112,8 +115,8 @@ impl Chaos {
         planted_torn_lines: false,
     };
 
-    /// Draws the faults from the seed, so different seeds have different faults. In some seeds a source
-    /// of faults is switched off (swarm testing: Groce et al., ISSTA 2012).
+    /// Draws the faults from the seed, so different seeds have different faults. In some seeds the draw
+    /// switches a source of faults off (swarm testing: Groce et al., ISSTA 2012).
     pub fn of(seed: u64) -> Chaos {
         let mut rng = seeded(seed, CHAOS_STREAM);
         let mut pick = |choices: &[u64]| choices[rng.random_range(0..choices.len())];
@@ -141,7 +144,8 @@ impl Chaos {
     }
 }
 
-/// The names of the streams of random numbers. Each use of random numbers has its own stream.
+/// The numbers that distinguish the streams of random numbers. Each use of random numbers has its own
+/// stream.
 pub(crate) const CHAOS_STREAM: u64 = 0x6368_616f;
 pub(crate) const SCHEDULE_STREAM: u64 = 0x7363_6865;
 pub(crate) const CLOCK_STREAM: u64 = 0x636c_6f63;
@@ -175,7 +179,7 @@ impl SimConfig {
     }
 
     /// Returns the nodes of each replica group, primary first. Groups are placed as in the local
-    /// backend, replica `i` of group `g` is on node `(g + i) mod memory_nodes`.
+    /// backend: replica `i` of group `g` is on node `(g + i) mod memory_nodes`.
     pub(crate) fn groups(&self) -> Vec<Vec<NodeSlot>> {
         let slot = |index: usize| NodeSlot((index % self.memory_nodes) as u16);
         (0..self.memory_nodes)

@@ -21,7 +21,7 @@ struct Headers {
     atomic_request: u64,
     atomic_response: u64,
     datagram: u64,
-    /// The headers of each packet of a message after the first packet.
+    /// The bytes of headers of each packet of a message, except the message's first packet.
     more: u64,
 }
 
@@ -66,14 +66,14 @@ impl PerByte {
 const KINDS: usize = 5;
 
 /// The costs of verbs, indexed by the number of the verb's kind. The processor cannot predict the kind
-/// of a verb. So the cost is read from a table, without a branch.
+/// of a verb. So the simulator reads the cost from a table, without a branch.
 #[derive(Clone, Copy, Debug)]
 struct Kinds {
     /// The time that a verb spends in the pipeline, without the time for bytes beyond the first 64.
     pipeline: [u64; KINDS],
     request: [u64; KINDS],
-    /// All bits are set if the request carries the verb's bytes. If the request carries no bytes, the
-    /// value is 0.
+    /// For each kind of verb, a mask of the verb's bytes in the request. All bits are set if the
+    /// request carries the verb's bytes. The mask is 0 if the request carries no bytes.
     request_payload: [u64; KINDS],
     response: [u64; KINDS],
     response_payload: [u64; KINDS],
@@ -98,7 +98,7 @@ const _: () = assert!(
         && VerbKind::MaskedCompareAndSwap as usize == KINDS - 1
 );
 
-/// The costs of one profile. All fields except the last group of fields are picoseconds.
+/// The costs of one profile. All fields except the last group of fields are in picoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
     pub(crate) switch: u64,
@@ -200,7 +200,7 @@ impl Costs {
         }
     }
 
-    /// Checks that nodes that were made for these costs can also be charged by the costs of `other`.
+    /// Checks that nodes that were created for these costs can also be charged by the costs of `other`.
     pub(crate) fn same_parts(&self, other: &Costs) -> Result<(), ConfigError> {
         let parts = |costs: &Costs| {
             [
@@ -220,23 +220,23 @@ impl Costs {
         }
     }
 
-    /// How long a verb occupies the responder's pipeline.
+    /// Returns how long a verb occupies the responder's pipeline.
     #[inline]
     pub(crate) fn pipeline(&self, verb: &Verb) -> u64 {
-        // An atomic has 8 bytes, so no byte of an atomic is beyond the first 64.
+        // An atomic has 8 bytes, so no byte of an atomic lies beyond the first 64 bytes.
         let beyond = (verb.len_bytes() as u64).saturating_sub(64);
         self.kinds.pipeline[verb.kind() as usize] + self.pipeline_each_byte.of(beyond)
     }
 
-    /// Whether the requester's NIC fetches a verb's bytes by a separate DMA.
+    /// Returns whether the requester's NIC fetches a verb's bytes by a separate DMA.
     #[inline]
     pub(crate) fn is_fetched(&self, verb: &Verb) -> bool {
         // The processor cannot predict the kind of a verb, so this expression has no branch.
         verb.is(VerbKind::Write) & ((verb.len_bytes() as u64) > self.inline_max_bytes)
     }
 
-    /// How long a batch of `verbs` verbs occupies the requester's transmit side. For `fetched` of these
-    /// verbs the NIC fetches bytes.
+    /// Returns how long a batch of `verbs` verbs occupies the requester's transmit side. `fetched` is
+    /// the number of these verbs whose bytes the NIC fetches by a separate DMA.
     #[inline]
     pub(crate) fn transmit(&self, verbs: u64, fetched: u64, in_flight: u64) -> u64 {
         let missed = in_flight.saturating_sub(self.work_queue_entries);
@@ -244,19 +244,20 @@ impl Costs {
         verbs * (self.transmit + miss) + fetched * self.second_dma
     }
 
-    /// The time of a coordinator's own work for one try of a transaction.
+    /// Returns the processor time that a coordinator itself needs for one try of a transaction.
     #[inline]
     pub(crate) fn transaction(&self, records: u64, written: u64) -> u64 {
         self.transaction + records * self.record + written * self.written_record
     }
 
-    /// The time of a coordinator's own work for one try of a transaction without a working set.
+    /// Returns the processor time that a coordinator itself needs for one try of a transaction that
+    /// reads all records together, without a working set.
     #[inline]
     pub(crate) fn together(&self, records: u64) -> u64 {
         self.together + records * self.together_record
     }
 
-    /// The costs that a thread pays to ring a doorbell.
+    /// Returns the costs that a thread pays to ring a doorbell.
     #[inline]
     pub(crate) fn doorbells(&self) -> DoorbellCosts {
         DoorbellCosts {
@@ -266,14 +267,14 @@ impl Costs {
         }
     }
 
-    /// How long one datagram occupies its sender's transmit side.
+    /// Returns how long one datagram occupies its sender's transmit side.
     pub(crate) fn transmit_message(&self, payload: usize) -> u64 {
         let is_fetched = payload as u64 > self.inline_max_bytes;
         self.transmit + if is_fetched { self.second_dma } else { 0 }
     }
 
-    /// The time between two verbs of a batch. The slower one of the requester's NIC and the link
-    /// decides the time between two verbs.
+    /// Returns the time between two verbs of a batch. The slower part of the requester's NIC and the
+    /// link decides this time.
     #[inline]
     pub(crate) fn apart(&self, verbs: u64, fetched: u64, request_bytes: u64) -> u64 {
         if verbs == 1 {
@@ -283,21 +284,21 @@ impl Costs {
         sent.max(self.link(request_bytes)) / verbs
     }
 
-    /// How long `bytes` bytes occupy a link.
+    /// Returns how long `bytes` bytes occupy a link.
     #[inline]
     pub(crate) fn link(&self, bytes: u64) -> u64 {
         self.link_each_byte.of(bytes)
     }
 
-    /// The number of bytes that a verb's request has on the wire.
+    /// Returns the number of bytes that a verb's request has on the wire.
     #[inline]
     pub(crate) fn request_bytes(&self, verb: &Verb) -> u64 {
         let (kinds, kind) = (&self.kinds, verb.kind() as usize);
         kinds.request[kind] + (self.payload(verb.len_bytes() as u64) & kinds.request_payload[kind])
     }
 
-    /// The number of bytes that a verb's response has on the wire. A WRITE has no response of its own,
-    /// so the number for a WRITE is 0.
+    /// Returns the number of bytes that a verb's response has on the wire. A WRITE has no response of
+    /// its own, so the number of bytes for a WRITE is 0.
     #[inline]
     pub(crate) fn response_bytes(&self, verb: &Verb) -> u64 {
         let (kinds, kind) = (&self.kinds, verb.kind() as usize);
@@ -305,23 +306,23 @@ impl Costs {
             + (self.payload(verb.len_bytes() as u64) & kinds.response_payload[kind])
     }
 
-    /// The number of bytes of the acknowledgement that ends a batch of WRITEs.
+    /// Returns the number of bytes of the acknowledgement that ends a batch of WRITEs.
     pub(crate) fn ack_bytes(&self) -> u64 {
         self.headers.ack
     }
 
-    /// The payload of one packet, in bytes.
+    /// Returns the payload of one packet, in bytes.
     pub(crate) fn mtu_bytes(&self) -> u64 {
         self.mtu_bytes
     }
 
-    /// The number of bytes that a message has on the wire.
+    /// Returns the number of bytes that a message has on the wire.
     pub(crate) fn datagram_bytes(&self, payload: usize) -> u64 {
         self.headers.datagram + self.payload(payload as u64)
     }
 
-    /// Returns the bytes of the payload, padded to words of 4 bytes, and of the headers of all packets
-    /// except the first.
+    /// Returns the number of bytes of the padded payload and of all headers except the headers of the
+    /// first packet. The payload is padded to words of 4 bytes.
     #[inline]
     fn payload(&self, bytes: u64) -> u64 {
         let more = if bytes > self.mtu_bytes { (bytes - 1) / self.mtu_bytes } else { 0 };
@@ -365,7 +366,7 @@ mod tests {
     #[test]
     fn a_read_occupies_the_pipeline_by_its_bytes() {
         let costs = Costs::of(&Profile::load("cx3-56g").unwrap());
-        assert_eq!(costs.pipeline(&verb(8)), 37_736); // 26.5 million verbs per second
+        assert_eq!(costs.pipeline(&verb(8)), 37_736); // the model's pipeline serves 26.5 million verbs per second
         assert_eq!(costs.pipeline(&verb(8)), costs.pipeline(&verb(64)));
         assert_eq!(costs.pipeline(&verb(764)) - costs.pipeline(&verb(64)), 100_000);
     }

@@ -1,17 +1,18 @@
-//! The random draws of random mode: which work is delayed, where, and for how long.
+//! The random draws of random mode, which decide the work that is delayed, and the delay's place and
+//! length.
 //!
-//! Invariant: each draw is a function of the seed and of the earlier draws, and a draw only adds time.
-//! Added time breaks no promise, so the promises of the contract hold under every draw.
+//! Invariant: each draw is a function of the seed and of the earlier draws. A draw can only delay work.
+//! A delay breaks no promise, so the promises of the contract hold under every draw.
 //!
 //! Three kinds of faults overlap:
 //! - Single pieces of work are delayed or stalled. In some seeds delays and stalls happen only in
-//!   storms, with calm times between the storms, so that transactions inside a storm meet transactions
-//!   outside of it.
+//!   storms, with calm times between the storms. So transactions inside a storm meet transactions
+//!   outside of the storm.
 //! - NICs pause as a whole.
-//! - At each change point another thread is set back. The thread that is set back is slower than the
-//!   other threads until the next change point. The priorities of threads in PCT change in the same way
-//!   (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS
-//!   2010). Most bugs appear when a few threads are late for a long time.
+//! - At each change point random mode chooses another thread to delay. The chosen thread is slower than
+//!   the other threads until the next change point. The priorities of threads in PCT change in the same
+//!   way (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs",
+//!   ASPLOS 2010). Most bugs appear when a few threads are late for a long time.
 
 use crate::config::{Chaos, SCHEDULE_STREAM};
 use rand::RngExt as _;
@@ -26,13 +27,13 @@ pub(crate) struct Dice {
     memory_nics: Vec<u64>,
     /// The time until which each compute node's NIC pauses.
     compute_nics: Vec<u64>,
-    /// The thread that is set back, and the time until which it is set back.
+    /// The thread that is delayed until the next change point, and the time of this change point.
     set_back: (u32, u64),
 }
 
 impl Dice {
-    /// Creates the dice of a cluster with `memory_nodes` memory nodes and `compute_nodes` compute
-    /// nodes.
+    /// Creates the source of random draws for a cluster with `memory_nodes` memory nodes and
+    /// `compute_nodes` compute nodes.
     pub(crate) fn new(chaos: Chaos, seed: u64, memory_nodes: usize, compute_nodes: usize) -> Dice {
         Dice {
             chaos,
@@ -62,13 +63,13 @@ impl Dice {
         self.rng.random_range(0..100) < percent
     }
 
-    /// The number of bytes that a READ or WRITE moves in one step. A step moves one line, unless torn
-    /// lines are planted.
+    /// Returns the number of bytes that a READ or WRITE moves in one step. A step moves one line, or
+    /// one word if the bug of torn lines is planted.
     pub(crate) fn piece_bytes(&self) -> usize {
         if self.chaos.planted_torn_lines { 8 } else { tarn_fabric::address::LINE_BYTES }
     }
 
-    /// Returns for how many picoseconds a piece of work at a memory node is delayed. The result is
+    /// Returns for how many picoseconds a piece of work at a memory node is delayed. This delay is
     /// usually 0.
     pub(crate) fn piece_ps(&mut self, now_ps: u64, memory_node: usize) -> u64 {
         let stall_ps = self.stall_ps(now_ps);
@@ -78,8 +79,8 @@ impl Dice {
         (*paused_until_ps - now_ps).max(stall_ps)
     }
 
-    /// Returns the extra delay, in picoseconds, of a batch on its way to the memory node or of its
-    /// answer on the way back.
+    /// Returns the extra delay, in picoseconds, of a batch on its way to the memory node. The delay of
+    /// the answer on its way back is drawn by the same function.
     pub(crate) fn way_ps(&mut self, now_ps: u64, thread: u32, compute_node: usize) -> u64 {
         let delay_ps = if self.is_calm(now_ps) {
             0
@@ -114,7 +115,7 @@ impl Dice {
     }
 
     /// Returns how much longer this thread's batches are in flight. The first thread that calls this
-    /// function after a change point is set back until the next change point.
+    /// function after a change point stays delayed until the next change point.
     fn set_back_ps(&mut self, now_ps: u64, thread: u32) -> u64 {
         if self.chaos.set_back_ns == 0 {
             return 0;

@@ -1,7 +1,7 @@
 //! The effects of verbs on memory.
 //!
 //! Invariant: only the functions of this file execute verbs. These functions execute a verb on arrival,
-//! a line at a time, or while the cluster is at rest.
+//! one line after the other, or immediately while the cluster is at rest.
 
 use crate::memory::{Memory, Place, Replica};
 use std::ops::Range;
@@ -9,7 +9,8 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Verb, VerbKind};
 
 /// The places of groups: replica `i` of group `g` is on node `(g + i) mod nodes`. The slots after the
-/// memory nodes are spare nodes, and each spare node has room for one more copy of every group.
+/// memory nodes are the slots of spare nodes. Each spare node has room for one more copy of every
+/// group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
     pub(crate) nodes: u16,
@@ -18,8 +19,8 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Returns the place of a verb's bytes. The place is `NOWHERE` if the verb's node does not hold its
-    /// group, or not all of the bytes.
+    /// Returns the place of a verb's bytes in simulated memory. The place is `NOWHERE` if the verb's
+    /// node does not hold the verb's group, or does not hold all of the bytes.
     #[inline(always)]
     pub(crate) fn place(self, memory: &Memory, verb: &Verb) -> Place {
         let (node, address) = (verb.target.node().0, verb.target.address());
@@ -43,7 +44,7 @@ impl Placement {
         memory.place(Replica { group, index }, address.offset_bytes(), verb.len_bytes())
     }
 
-    /// Returns the place of a verb's bytes, or an error if the bytes have no place.
+    /// Returns the place of a verb's bytes in simulated memory, or an error if the bytes have no place.
     #[inline]
     pub(crate) fn locate(self, memory: &Memory, verb: &Verb) -> Result<Place, FabricError> {
         let place = self.place(memory, verb);
@@ -75,8 +76,8 @@ pub(crate) fn execute(memory: &mut Memory, place: Place, verb: &mut Verb, data: 
     }
 }
 
-/// Executes the part of a READ or WRITE that lies in one piece of `piece_bytes`. A piece is a line,
-/// unless torn lines are planted.
+/// Executes the part of a READ or WRITE that lies in one piece of `piece_bytes`. A piece is a line, or
+/// a word if the bug of torn lines is planted.
 pub(crate) fn execute_piece(
     memory: &mut Memory,
     place: Place,

@@ -1,8 +1,8 @@
 //! The simulated cluster, as its user sees it.
 //!
-//! Invariant: one thread of this machine uses a cluster. Clones of a `SimFabric` name the same cluster.
-//! Groups are placed as in the local backend, so one catalog is valid for the simulated cluster and for
-//! the local backend.
+//! Invariant: only one thread of the machine that runs the simulation uses a cluster. Clones of a
+//! `SimFabric` name the same cluster. Groups are placed as in the local backend, so one catalog is
+//! valid for the simulated cluster and for the local backend.
 
 use crate::backend::SimBackend;
 use crate::config::{ConfigError, SimConfig};
@@ -45,10 +45,10 @@ impl SimFabric {
         SimFabric::with_spares(config, initial, 0)
     }
 
-    /// Like [`SimFabric::with_contents`], but the cluster also has `spares` spare nodes, whose slots
-    /// follow the slots of the memory nodes. A spare node is empty and has room for a copy of every
-    /// group. A memory node that died returns as a spare node under a new slot. So verbs for the node's
-    /// former incarnation cannot reach the returned node.
+    /// Like [`SimFabric::with_contents`], but the cluster also has `spares` spare nodes. The slots of
+    /// the spare nodes follow the slots of the memory nodes. A spare node is empty and has room for a
+    /// copy of every group. A memory node that died returns as a spare node under a new slot. So verbs
+    /// for the node's former incarnation cannot reach the returned node.
     ///
     /// # Errors
     /// The same errors as [`SimFabric::new`].
@@ -74,16 +74,16 @@ impl SimFabric {
         Port::new(Box::new(SimBackend::new(Rc::clone(&self.world), node, thread)), seed)
     }
 
-    /// Ends the loading of data. After the call of `end_loading` a write changes one replica. Before
-    /// the call a write changes the image that all replicas share. The creation of the first scheduler
-    /// also ends loading.
+    /// Ends the loading of data. After this call a write changes one replica. Before this call a write
+    /// changes the image that all replicas share. The creation of the first scheduler also ends
+    /// loading.
     pub fn end_loading(&self) {
         self.world.borrow_mut().memory.end_loading();
     }
 
-    /// Replaces the profile: from now on `profile` determines all costs. Some constants represent
-    /// separate hardware (doorbell registers, the kind of atomic unit and its slots). Constants of
-    /// separate hardware must have the same values as before.
+    /// Replaces the profile: from now on `profile` determines all costs. Some constants describe
+    /// separate hardware (doorbell registers, the kind of atomic unit and its slots). The new profile
+    /// must have the same values for the constants of separate hardware as the old profile.
     ///
     /// # Errors
     /// The error names the constant that differs, its value and the allowed values.
@@ -108,7 +108,7 @@ impl SimFabric {
         world.fenced.extend((0..memory_nodes).map(|slot| (node, NodeSlot(slot))));
     }
 
-    /// Makes `observer` the receiver of events, in place of the earlier observer.
+    /// Makes `observer` the receiver of events. The new observer replaces the earlier observer.
     pub fn observe(&self, observer: Box<dyn Observer>) {
         self.world.borrow_mut().eyes = Eyes(Some(observer));
     }
@@ -132,8 +132,8 @@ impl SimFabric {
         Nanos(self.world.borrow().now_ps / 1_000)
     }
 
-    /// Returns a digest of all events so far. Equal runs have equal digests, and different runs have
-    /// different digests.
+    /// Returns a digest of all events so far. Equal runs have equal digests. Different runs have
+    /// different digests, except for collisions.
     pub fn digest(&self) -> u64 {
         self.world.borrow().digest
     }
@@ -143,7 +143,7 @@ impl SimFabric {
         Usage::of(&self.world.borrow())
     }
 
-    /// Returns the amount of this machine's memory that the simulated memory occupies.
+    /// Returns the number of bytes of the real machine's memory that the simulated memory occupies.
     pub fn memory_use(&self) -> MemoryUse {
         self.world.borrow().memory.usage()
     }

@@ -3,8 +3,8 @@
 //! Invariant: for an awaited round, this module keeps the round itself and not a copy. The round's
 //! coroutine cannot touch the round before the round is done, and holds an idle round until then. So a
 //! READ writes its data directly into the buffer from which the coroutine reads it. A detached or
-//! dropped round returns to its owner immediately, and the verbs that are still to be executed are
-//! copied. The places and tickets of flights are the places and tickets of a [`Slab`].
+//! dropped round returns to its owner immediately. The module then copies the verbs that are still to
+//! be executed. The places and tickets of flights are the places and tickets of a [`Slab`].
 
 use crate::costs::Costs;
 use crate::effects::Placement;
@@ -15,8 +15,8 @@ use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb};
 
-/// The verbs of one round for one node. Two batches fill one cache line of the machine that runs the
-/// simulation.
+/// The verbs of one round for one node. Two values of this type fill one cache line of the machine that
+/// runs the simulation.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Batch {
@@ -30,7 +30,8 @@ pub(crate) struct Batch {
     /// The number of bytes that the batch's requests have on the wire.
     pub(crate) request_bytes: u32,
     pub(crate) node: NodeSlot,
-    /// Only in random mode: all verbs of the batch have landed, or the remaining verbs will never land.
+    /// Only in random mode: whether all verbs of the batch have landed, or the remaining verbs will
+    /// never land.
     pub(crate) is_done: bool,
 }
 
@@ -61,8 +62,7 @@ pub(crate) struct Mine {
 }
 
 impl Mine {
-    /// Returns the next position of a verb of the batch. The argument `verbs` has all verbs of the
-    /// flight.
+    /// Returns the position of the batch's next verb. The argument `verbs` has all verbs of the flight.
     #[inline(always)]
     pub(crate) fn next(&mut self, verbs: &[Verb]) -> Option<usize> {
         if self.mask != 0 {
@@ -85,7 +85,7 @@ impl Mine {
 /// A verb that is not fully executed yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
-    /// The position of this verb among the flight's verbs.
+    /// The position of the pending verb among the flight's verbs.
     pub(crate) verb: u32,
     /// For a READ or WRITE: the lines still to be executed, counted from the verb's first line. An
     /// atomic has one line.
@@ -175,7 +175,7 @@ pub(crate) struct Flight {
     pub(crate) done_ps: u64,
     pub(crate) thread: u32,
     pub(crate) unanswered: u32,
-    /// The coroutine to be polled when the flight is done.
+    /// The coroutine that the scheduler polls when the flight is done.
     pub(crate) waiter: Option<u32>,
     pub(crate) interest: Interest,
     pub(crate) is_done: bool,
@@ -188,7 +188,7 @@ pub(crate) struct Flight {
     pub(crate) pending: Vec<Vec<Pending>>,
 }
 
-/// The number of bytes in the part of a flight that every round uses.
+/// The number of bytes in the part of a flight that every round uses. Only random mode uses the rest.
 const HOT_BYTES: usize = std::mem::offset_of!(Flight, pending);
 
 /// A round that can be printed for debugging.
@@ -256,7 +256,8 @@ impl Flight {
             let batch = batches.of(verb.target.node());
             batch.verbs += 1;
             batch.mask |= bit;
-            // After 64 verbs the bit has been shifted out of the mask, so later verbs set no bit.
+            // After 64 shifts the value of `bit` is 0, so the verbs after the first 64 verbs set no
+            // bit.
             bit <<= 1;
             batch.fetched += u32::from(costs.is_fetched(verb));
             batch.request_bytes += costs.request_bytes(verb) as u32;
@@ -295,8 +296,8 @@ impl Flight {
         std::mem::take(&mut self.pending[batch as usize])
     }
 
-    /// Counts one more batch as answered. The processor sees the answer at `at_ps`. After the last
-    /// answer the function returns the time at which the processor has seen all answers.
+    /// Counts one more batch as answered. The processor sees the answer at `at_ps`. When the last batch
+    /// is answered, the function returns the time at which the processor has seen all answers.
     #[inline(always)]
     pub(crate) fn answered(&mut self, at_ps: u64) -> Option<u64> {
         self.done_ps = self.done_ps.max(at_ps);
@@ -361,8 +362,8 @@ impl Flights {
     }
 
     /// Prefetches the memory for the results of the flight's READs. The flight's verbs should be in the
-    /// cache before this call. The results of other verbs are not needed. The results of all verbs are
-    /// prefetched, because it would take longer to distinguish the verbs.
+    /// cache before this call. The results of other verbs are not needed. Nevertheless the function
+    /// prefetches the results of all verbs, because distinguishing the verbs would take longer.
     #[inline(always)]
     pub(crate) fn prefetch_results(&mut self, index: u32) {
         let (verbs, data, _) = self.all.get_mut(index).parts();
@@ -384,7 +385,7 @@ impl Flights {
         self.all.ticket(index)
     }
 
-    /// Returns the place that a ticket names, unless the place has been reused since.
+    /// Returns the place that a ticket names, unless another flight has used the place since.
     #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
         self.all.find(ticket)

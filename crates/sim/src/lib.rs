@@ -2,13 +2,14 @@
 //!
 //! Map:
 //! - [`fabric`]: the cluster, as its user sees it. [`config`]: the shape and behaviour of the cluster.
-//! - [`scheduler`]: runs coroutines. Each coroutine is polled when the event that it waits for has
-//!   happened.
+//! - [`scheduler`]: runs coroutines. The scheduler polls a coroutine when the event that the coroutine
+//!   waits for has happened.
 //! - [`service`]: nodes that answer calls by handlers, on cores of their own.
-//! - [`profile`]: the costs of hardware. Each constant names its source.
-//! - [`memory`]: memory that is allocated on first use. Replicas share a line of memory until one
-//!   replica writes it.
-//! - [`explore`]: the same cluster without time, executed in every order of events.
+//! - [`profile`]: the costs of hardware. Each constant of a profile names its source.
+//! - [`memory`]: simulated memory, which is allocated on first use. Replicas share a line of memory
+//!   until one replica writes the line.
+//! - [`explore`]: the same cluster without time. The module executes a program in every order of
+//!   events.
 //! - `dice`: the delays of random mode. `clocks`: the clocks of nodes.
 //! - [`queue`]: the events that have not happened yet. [`usage`]: how long each part of the hardware
 //!   was busy. [`observe`]: receivers of events.
@@ -17,8 +18,8 @@
 //! `respond` is the responder's NIC. In random mode `pieces` executes the round line by line. `world`
 //! completes the round, and `turns` decides which coroutine runs next.
 //!
-//! Invariant: the simulation uses no wall clock, no thread, and no iteration order of a hash table. The
-//! same seed gives the same run, event for event, on every machine.
+//! Invariant: the simulation uses no wall clock, no thread, and no iteration order of a hash table. A
+//! run with the same seed has the same events in the same order on every machine.
 //!
 //! ```
 //! use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};

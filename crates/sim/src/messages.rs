@@ -1,8 +1,8 @@
 //! Datagrams between threads of compute nodes.
 //!
 //! Invariant: a datagram arrives whole or not at all. In timed mode a datagram arrives once if its
-//! endpoint exists. In random mode a datagram may be lost, arrive twice, or be overtaken. The buffers
-//! of datagrams are reused, so in steady state no buffer is allocated.
+//! target endpoint exists. In random mode a datagram may be lost, arrive twice, or be overtaken. The
+//! module reuses the buffers of datagrams, so in steady state it allocates no buffer.
 
 use crate::world::{Event, World};
 use tarn_fabric::backend::Endpoint;
@@ -88,8 +88,7 @@ impl World {
         Ok(())
     }
 
-    /// Draws for each copy of a message how much later that copy arrives. `None` means that the copy
-    /// does not arrive.
+    /// Draws the extra delay of each copy of a message. `None` means that the copy does not arrive.
     fn fates(&mut self) -> [Option<u64>; 2] {
         let Some(dice) = &mut self.dice else { return [Some(0), None] };
         let chaos = dice.chaos;
@@ -101,7 +100,7 @@ impl World {
         [(!lost).then_some(delays[0]), twice.then_some(delays[1])]
     }
 
-    /// A datagram reaches the NIC of its target node.
+    /// Handles the arrival of a datagram at the NIC of its target node.
     pub(crate) fn message_arrives(&mut self, index: u32) {
         let message = &self.messages.all[index as usize];
         let node = self.compute_nodes.get_mut(usize::from(message.to.node.0));
@@ -112,17 +111,17 @@ impl World {
         self.queue.push(taken_ps + self.costs.complete, Event::Deliver { message: index });
     }
 
-    /// The target thread of the datagram can see the datagram now.
+    /// Handles the moment from which the target thread of the datagram can see the datagram.
     pub(crate) fn deliver(&mut self, index: u32) {
         let to = self.messages.all[index as usize].to;
         let Some(&thread) = self.endpoints.get(&to) else { return self.messages.end(index) };
         self.note(self.now_ps ^ u64::from(index) << 48);
         self.threads[thread as usize].inbox.push_back(index);
-        // A coroutine that waits by yielding may wait for this datagram.
+        // A coroutine that waits by yielding may be waiting for this datagram.
         while let Some(task) = self.threads[thread as usize].idlers.pop() {
             if let Some(task) = self.wake(task) {
-                // `wake` would run the coroutine immediately. The queue instead keeps several woken
-                // coroutines in order.
+                // `wake` would run the coroutine immediately. The ready queue instead keeps several
+                // woken coroutines in order.
                 self.tasks[task as usize].status = crate::threads::Status::Queued;
                 self.threads[thread as usize].ready.push_back(task);
                 self.schedule(thread);
@@ -130,7 +129,7 @@ impl World {
         }
     }
 
-    /// A thread reads its inbox. The thread's next datagrams leave with another doorbell.
+    /// Notes that a thread reads its inbox. The thread's next datagrams leave with another doorbell.
     pub(crate) fn look_at_inbox(&mut self, thread: u32) {
         self.threads[thread as usize].rang_in_turn = u64::MAX;
     }
@@ -144,7 +143,7 @@ impl World {
         Some((message.from, std::mem::take(&mut message.bytes), index))
     }
 
-    /// Gives a datagram's buffer back.
+    /// Returns a datagram's buffer to this module for reuse.
     pub(crate) fn give_back_message(&mut self, index: u32, bytes: Vec<u8>) {
         self.messages.all[index as usize].bytes = bytes;
         self.messages.end(index);

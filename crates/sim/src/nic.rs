@@ -1,17 +1,17 @@
-//! A node's NIC: its parts work in parallel, and each part counts how long it is busy.
+//! The NIC of one node. The NIC's parts work in parallel, and each part counts how long it is busy.
 //!
-//! Invariant: a part is reserved by events in the order of their times, and never for a time before
-//! which another event may still happen. The times of some steps are computed early: the moment at
-//! which a request leaves its own NIC, and the moment at which a response reaches the requester. A
-//! request or response whose time is computed early reserves the part from the present time on. If the
-//! request or response must wait for the part, the same wait is added to the time at which it really
-//! arrives. So no work waits for work that arrives later.
+//! Invariant: events reserve a part of a NIC in the order of their times. An event never reserves a
+//! part for a time before which another event may still happen. The simulator computes two times early:
+//! the moment at which a request leaves its own NIC, and the moment at which a response reaches the
+//! requester. A request or response whose time is computed early reserves the part from the present
+//! time on. If the request or response must wait for the part, the same wait is added to its real
+//! arrival time. So no work waits for work that arrives later.
 //!
 //! The verbs of a batch follow one another through the parts. The first verb may be executed while the
 //! last verb is still being sent. Nevertheless one event handles the whole batch, when the last verb
 //! arrives. The event of a batch reserves the parts as if each verb had requested them at its own
-//! arrival. The result is exact as long as the verbs arrive at equal distances, and reserves no more
-//! time of a part than the verbs need.
+//! arrival. This reservation is exact as long as the verbs arrive at equal distances. The reservation
+//! covers no more time of a part than the verbs need.
 
 use crate::profile::AtomicUnit;
 use tarn_fabric::rng::mix;
@@ -51,14 +51,14 @@ impl Resource {
         self.take(self.free_ps.max(at_ps) + service_ps, service_ps)
     }
 
-    /// Reserves the part for the time until `tail_ps`. At `tail_ps` the last byte arrives if no earlier
-    /// reservation delays it.
+    /// Reserves the part for the time until `tail_ps`. The last byte arrives at `tail_ps` if no earlier
+    /// reservation delays this byte.
     #[inline]
     pub(crate) fn reserve_until(&mut self, tail_ps: u64, service_ps: u64) -> u64 {
         self.take((self.free_ps + service_ps).max(tail_ps), service_ps)
     }
 
-    /// Reserves the part from `now_ps` on. Returns how long the new reservation waits for earlier
+    /// Reserves the part from `now_ps` on. Returns how long the new reservation must wait for earlier
     /// reservations.
     #[inline]
     pub(crate) fn join(&mut self, now_ps: u64, service_ps: u64) -> u64 {
@@ -93,9 +93,9 @@ impl Resource {
         }
     }
 
-    /// From now on counts the busy time before `end_ps`, and keeps the rest of the busy time for the
-    /// next count. So no part is busy for longer than the measured time. Busy time after the new end
-    /// stays kept. If the part is reserved without a gap, all of this time stays kept.
+    /// Counts the busy time before `end_ps`, and keeps the rest of the busy time for the next count. So
+    /// no count gives a part more busy time than the measured time. Busy time after `end_ps` stays
+    /// kept. If the part is reserved without a gap, all of this time stays kept.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         let still_later_ps = self.later_ps.min(self.free_ps.saturating_sub(end_ps));
         self.busy_ps += self.later_ps - still_later_ps;
@@ -103,7 +103,7 @@ impl Resource {
         self.counted_to_ps = end_ps;
     }
 
-    /// Returns how long the part was busy before the time up to which its use is counted.
+    /// Returns how long the part was busy before the end of its last count.
     pub(crate) fn busy_ps(&self) -> u64 {
         self.busy_ps
     }
@@ -163,7 +163,7 @@ impl Nic {
         end.max(through_ps)
     }
 
-    /// See [`Resource::count_to`].
+    /// Counts the busy time before `end_ps`, as [`Resource::count_to`] does.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         let Nic { transmit, receive, pipeline, atomics, link_out, link_in, .. } = self;
         for part in [transmit, receive, pipeline, atomics, link_out, link_in] {
@@ -171,8 +171,8 @@ impl Nic {
         }
     }
 
-    /// How long atomics were being executed. If atomics ran in parallel, the result is larger than the
-    /// time that passed.
+    /// Returns how long the NIC was executing atomics. If atomics ran in parallel, the result is larger
+    /// than the time that passed.
     pub(crate) fn atomics_busy_ps(&self) -> u64 {
         self.atomics.busy_ps()
     }
@@ -199,7 +199,7 @@ mod tests {
         let far = Stream { first_ps: 900, last_ps: 1_000, all_take_ps: 40, last_takes_ps: 10 };
         assert_eq!(resource.pass(100, far), 1_010);
         let near = Stream { first_ps: 100, last_ps: 100, all_take_ps: 40, last_takes_ps: 10 };
-        assert_eq!(resource.pass(100, near), 40 + 140); // waits for the other's work only
+        assert_eq!(resource.pass(100, near), 40 + 140); // the second stream waits only for the first stream's work
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Shows the cluster's events to an observer while they happen. An observer draws or counts the events.
+//! Shows the cluster's events to an observer while they happen. An observer may draw or count the
+//! events.
 //!
-//! Invariant: an observer changes nothing. The simulation informs the observer and takes no answer from
-//! it. Without an observer, each place that would inform it only checks that the field is empty. Events
-//! of a cluster at rest are not shown. In random mode verbs land line by line, and the service of
-//! batches is not shown.
+//! Invariant: an observer changes nothing. The simulation informs the observer and takes no answer
+//! from it. Without an observer, each place that would inform an observer only checks that the field
+//! for the observer is empty. The observer does not see events of a cluster at rest. In random mode
+//! verbs land line by line, and the observer does not see that a node has served a batch.
 
 use crate::world::World;
 use tarn_fabric::address::NodeSlot;
@@ -57,7 +58,7 @@ pub enum Seen<'a> {
     },
     /// The running coroutine has sent a datagram.
     Sent {
-        /// The receiver.
+        /// The endpoint that will receive the datagram.
         to: Endpoint,
         /// The length of the datagram.
         bytes: usize,
@@ -70,7 +71,7 @@ pub enum Seen<'a> {
 
 /// A receiver of events.
 pub trait Observer {
-    /// Tells the observer of an event. The world is borrowed during the call, so an observer must not
+    /// Tells the observer of an event. The world is borrowed during this call, so an observer must not
     /// use a port of this world.
     fn see(&mut self, seen: Seen<'_>);
 }
@@ -85,14 +86,14 @@ fn nanos(ps: u64) -> Nanos {
 }
 
 impl World {
-    /// Whether there is an observer.
+    /// Returns whether the world has an observer.
     #[inline(always)]
     pub(crate) fn is_observed(&self) -> bool {
         self.eyes.0.is_some()
     }
 
-    /// Shows the observer a batch that was posted: when the processor and the NIC had finished it, and
-    /// when it arrives.
+    /// Shows the observer a batch that was posted. The arguments say when the processor and the NIC
+    /// finished the batch, and when the batch arrives.
     #[cold]
     pub(crate) fn show_posted(
         &mut self,

@@ -8,8 +8,8 @@
 //! - A READ fetches its lines one by one in any order, and a WRITE lands its lines one by one in any
 //!   order. Steps of other batches may happen between two lines.
 //! - The batch's completion is sent when all verbs of the batch are done.
-//! - If access is revoked in the middle of a batch, some lines have landed and the other lines will
-//!   never land.
+//! - If access is revoked in the middle of a batch, some lines have landed already. The batch's lines
+//!   that have not landed will never land.
 
 use crate::effects::{execute, execute_piece, out_of_bounds, pieces};
 use crate::flight::{Batch, Pending};
@@ -106,7 +106,8 @@ impl World {
         self.answer(index, self.now_ps + delay_ps + back_ps);
     }
 
-    /// Ends a batch that is done. If the batch was unawaited, the batches that waited for it may begin.
+    /// Ends a batch that is done. If the batch was unawaited, batches that waited for this batch may
+    /// begin.
     pub(crate) fn leave_connection(&mut self, index: u32, batch_index: u32) {
         if self.dice.is_none() {
             return self.count_refused(index, batch_index);
@@ -128,7 +129,7 @@ impl World {
         }
     }
 
-    /// Timed mode: counts a batch that was refused as arrived.
+    /// In timed mode, counts a refused batch as arrived.
     fn count_refused(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
         let batch = flight.batches.get(batch_index);
@@ -146,9 +147,9 @@ fn pending(at: usize, verb: &Verb, piece_bytes: usize) -> Pending {
     Pending { verb: at as u32, lines: (0..count).collect() }
 }
 
-/// Chooses the verb that is executed next. The choice is the first verb, or a WRITE without fence that
-/// has only READs and atomics before it. An assertion checks the choice against the contract's table of
-/// orders.
+/// Chooses the verb that is executed next. The chosen verb is the first verb, or a WRITE without fence
+/// that has only READs and atomics before it. An assertion checks the choice against the contract's
+/// table of orders.
 fn choose(list: &[Pending], verbs: &[Verb], mut up_to: impl FnMut(u64) -> u64) -> usize {
     let verb = |at: usize| &verbs[list[at].verb as usize];
     let overtaken = (0..list.len()).take_while(|at| verb(*at).kind() != VerbKind::Write).count();

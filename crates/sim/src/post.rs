@@ -1,11 +1,11 @@
 //! The requester's side of a round: its processor, its NIC, and the path to the memory nodes.
 //!
-//! Invariant: the NIC is reserved in the order in which coroutines are polled. The processor's time to
-//! post and to ring delays a batch, but does not occupy the NIC. So a thread with a long turn does not
-//! prevent other threads from using the NIC. (If the NIC were reserved from the ring on, an early
-//! reservation for a late ring could precede a later reservation for an early ring.) The verbs of a
-//! batch leave one after the other: the first verb is on the wire while the last verb is still in the
-//! NIC.
+//! Invariant: batches reserve the NIC in the order in which the scheduler polls their coroutines. The
+//! processor's time to post a batch and to ring the doorbell delays the batch, but does not occupy
+//! the NIC. So a thread with a long turn does not prevent other threads from using the NIC. Otherwise
+//! a reservation for a late ring of a doorbell could come before a reservation for an earlier ring.
+//! The verbs of a batch leave one after the other: the first verb is on the wire while the last verb
+//! is still in the NIC.
 
 use crate::effects::execute;
 use crate::flight::Interest;
@@ -16,9 +16,9 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 
-/// The lines of a round are prefetched after this many later rounds have been posted. On a loaded
-/// cluster the round arrives after about five further rounds were posted. On a lightly loaded cluster
-/// all data is in the cache anyway.
+/// The number of later rounds that are posted before the lines of a round are prefetched. On a loaded
+/// cluster a round arrives after about five further rounds were posted. On a lightly loaded cluster all
+/// data is in the cache anyway.
 pub(crate) const LINES_BEHIND: usize = 2;
 
 impl World {
@@ -34,8 +34,8 @@ impl World {
         self.flights.ticket(flight)
     }
 
-    /// Prefetches the lines of a round that began a while ago and has not arrived. The table entries
-    /// were prefetched when the round began, so they are in the cache by now.
+    /// Prefetches the lines of a round that began earlier and has not arrived. The round's table
+    /// entries were prefetched when the round began, so these entries are in the cache by now.
     #[inline(always)]
     fn prefetch_lines(&mut self, flight: u32) {
         let [earlier, later] = self.begun;
@@ -76,7 +76,8 @@ impl World {
         connection.posted += 1;
         batch.number = connection.posted;
         match &mut self.dice {
-            // Batches of one connection arrive in order. No batch may overtake an earlier one.
+            // Batches of one connection arrive in order. So no batch may overtake an earlier batch of
+            // its connection.
             None => arrival_ps = arrival_ps.max(connection.last_arrival_ps),
             Some(dice) => {
                 let (index, node) = (flight.thread, usize::from(thread.node.slot.0));
@@ -96,10 +97,11 @@ impl World {
     }
 
     /// The owner of a round calls this function when it stops waiting for the round. In timed mode
-    /// batches of one connection arrive, and are done, one after the other, so their order is kept
-    /// without further work. In random mode later batches wait for the batches that are still in
-    /// flight. If the round is dropped while the cluster is at rest, none of its remaining verbs lands,
-    /// because rounds at rest are executed immediately.
+    /// batches of one connection arrive, and are done, one after the other. So timed mode keeps the
+    /// order of batches without further work. In random mode later batches wait for the abandoned
+    /// batches that are still in flight. If the owner drops the round while the cluster is at rest,
+    /// none of the round's remaining verbs lands. The reason is that rounds at rest are executed
+    /// immediately.
     pub(crate) fn abandon(&mut self, index: u32, round: &mut Round) {
         let flight = self.flights.get(index);
         flight.give_up(round);
@@ -126,8 +128,9 @@ impl World {
         }
     }
 
-    /// Executes a round while the cluster is at rest (for example for a loader or an audit). The round
-    /// is executed immediately, in the order in which its verbs were added, and costs no virtual time.
+    /// Executes a round while the cluster is at rest (for example for a loader or an audit). The
+    /// function executes the verbs immediately, in the order in which they were added to the round.
+    /// The round costs no virtual time.
     pub(crate) fn execute_at_rest(
         &mut self,
         node: NodeId,

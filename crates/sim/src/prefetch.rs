@@ -1,8 +1,8 @@
 //! Prefetching: asks the processor to load a line of memory into its cache.
 //!
-//! Invariant: a prefetch is a hint. The only effect of a prefetch is on the speed of the program. At
-//! full size the simulated memory has gigabytes, and without prefetching every verb waits twice for
-//! this machine's memory.
+//! Invariant: a prefetch is a hint. The only effect of a prefetch is on the speed of the program. The
+//! simulated memory of a full-size database has gigabytes. Without prefetching, every verb would wait
+//! twice for the memory of the machine that runs the simulation.
 
 /// Prefetches the line of `items[index]`, if there is such an item.
 #[inline(always)]
@@ -17,7 +17,7 @@ pub(crate) fn prefetch<T>(items: &[T], index: usize) {
 #[inline(always)]
 pub(crate) fn prefetch_range(start: *const u8, bytes: usize) {
     let mut at = 0;
-    // The loop may prefetch up to three lines too many, which does no harm.
+    // The loop may prefetch up to three lines beyond the last byte, which does no harm.
     while at < bytes {
         for line in 0..4 {
             prefetch_address(start.wrapping_add(at + line * 64).cast());

@@ -1,8 +1,8 @@
 //! The event queue: a calendar of short slots for near events, and a heap for events that are far away.
 //!
-//! Invariant: events leave the queue in the order of their times. Events of the same time leave it in
-//! the order in which they were added. So a run is a function of its seed. Nothing is allocated once
-//! the queue has grown to its working size.
+//! Invariant: events leave the queue in the order of their times. Events of the same time leave the
+//! queue in the order in which they were added. So a run is a function of its seed. The queue allocates
+//! nothing once it has grown to its working size.
 //!
 //! The queue is a calendar (Brown, "Calendar queues: a fast O(1) priority queue implementation for the
 //! simulation event set problem", CACM 1988) without its resizing. Verbs take microseconds on every
@@ -14,8 +14,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The length of one slot in picoseconds, as a power of two. The length is 16 ns, which is a third of
-/// the time between two events of a large cluster.
+/// The length of one slot in picoseconds, as a power of two. The length is 16 ns. On a large cluster
+/// the time between two events is three times as long.
 const WIDTH_BITS: u32 = 14;
 /// The number of slots, a power of two. Events more than 134 µs ahead of the present time wait in the
 /// heap.
@@ -69,7 +69,7 @@ struct Node<T> {
 /// A queue of events, ordered by time. All times are in picoseconds.
 #[derive(Debug)]
 pub struct EventQueue<T> {
-    /// The first node of each slot.
+    /// The first node of each slot's list of events.
     heads: Box<[u32; SLOTS]>,
     /// The slots that hold events, one bit per slot.
     occupied: Box<[u64; WORDS]>,
@@ -79,8 +79,8 @@ pub struct EventQueue<T> {
     cursor: u64,
     /// The number of events in slots.
     near: usize,
-    /// All events before this slot were already shown. The field below counts how many of the shown
-    /// events still wait.
+    /// All events before this slot were already shown. The field `shown` counts the shown events that
+    /// still wait.
     shown_to: u64,
     shown: usize,
     /// The events beyond the calendar.
@@ -141,7 +141,7 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// Adds an event to its slot, behind events of the same time.
+    /// Adds an event to its slot, behind the slot's earlier events of the same time.
     #[inline(always)]
     fn file(&mut self, slot: u64, at_ps: u64, item: T) {
         let index = slot as usize % SLOTS;
@@ -188,13 +188,13 @@ impl<T: Copy> EventQueue<T> {
         self.occupied[index / 64] |= 1 << (index % 64);
     }
 
-    /// Takes the next event out.
+    /// Takes the next event out of the queue.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, T)> {
         self.pop_until(u64::MAX)
     }
 
-    /// Takes the next event out, if it does not happen after `until_ps`.
+    /// Takes the next event out of the queue, if this event does not happen after `until_ps`.
     #[inline]
     pub fn pop_until(&mut self, until_ps: u64) -> Option<(u64, T)> {
         if self.near == 0 {
@@ -259,8 +259,8 @@ impl<T: Copy> EventQueue<T> {
         self.shown
     }
 
-    /// Shows the next events in the order of their times, each event once, until `ahead` of the waiting
-    /// events have been shown. If an event is added before an event that was already shown, the added
+    /// Shows the next events in the order of their times, each event once. The function stops when
+    /// `ahead` of the waiting events have been shown. An event that is added before an already shown
     /// event is never shown.
     #[inline]
     pub fn show(&mut self, ahead: usize, mut see: impl FnMut(T)) {

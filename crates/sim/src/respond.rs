@@ -1,11 +1,11 @@
 //! The responder's side in timed mode: a batch passes the pipeline, takes effect and is answered.
 //!
-//! Invariant: a batch is served when it arrives, after every batch that arrived before. Batches take
-//! effect in the order of their arrival. No code reads a node's memory except through the node's
-//! pipeline. Batches of one connection arrive in the order in which they were posted, and an assertion
-//! checks this order. A response reserves the links and the requester's NIC from the present time on,
-//! not from its later arrival. So another node's response that arrives earlier does not wait for this
-//! response.
+//! Invariant: a memory node serves a batch when the batch arrives, after every batch that arrived
+//! before. Batches take effect in the order of their arrival. Code reads a node's memory only through
+//! the node's pipeline. Batches of one connection arrive in the order in which they were posted, and an
+//! assertion checks this order. A response reserves the links and the requester's NIC from the present
+//! time on, not from its later arrival. So another node's response that arrives earlier does not wait
+//! for this response.
 
 use crate::costs::Costs;
 use crate::effects::{execute, out_of_bounds};
@@ -17,8 +17,8 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::VerbKind;
 
-/// The responses of a batch: the times at which the first and the last response are ready, or have left
-/// the node.
+/// The times of the responses of a batch: when the first and the last response are ready, or when they
+/// have left the node.
 #[derive(Clone, Copy, Default, Debug)]
 struct Responses {
     first_ps: u64,
@@ -105,8 +105,8 @@ impl World {
         }
     }
 
-    /// Handles the arrival of a batch in a rare case: its node is down, an access was revoked, or the
-    /// mode is random.
+    /// Handles the arrival of a batch in a rare case: the memory node is down, an access was revoked,
+    /// or the mode is random.
     #[cold]
     fn arrive_rarely(&mut self, index: u32, batch_index: u32, node: NodeId) {
         let to = self.flights.get(index).batches.get(batch_index).node;
@@ -116,15 +116,15 @@ impl World {
         if self.dice.is_some() {
             return self.begin_pieces(index, batch_index);
         }
-        // The revoked access belongs to another compute node, so this batch is served.
+        // The revoked access belongs to another compute node, so the memory node serves this batch.
         let fenced = std::mem::take(&mut self.fenced);
         self.arrive(index, batch_index);
         self.fenced = fenced;
     }
 
     /// Refuses the rest of the batch, so no further verb of the batch takes effect. The requester
-    /// learns of the refusal. If the memory node is dead, the requester learns of it only after a
-    /// timeout.
+    /// learns that the batch was refused. If the memory node is dead, the requester learns of the
+    /// refusal only after a timeout.
     pub(crate) fn refuse(&mut self, index: u32, batch_index: u32, error: FabricError) {
         let flight = self.flights.get(index);
         flight.fail(error);

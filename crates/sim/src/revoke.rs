@@ -4,8 +4,9 @@
 //! lost, and its answer travels back. Once the request has arrived, no verb of the named incarnation
 //! takes effect at that memory node. The memory node refuses later batches of this incarnation. A batch
 //! that is being executed piece by piece (random mode) stops. So after the requester has seen the
-//! answer, no verb of that incarnation lands at the memory node any more. The request costs as much as
-//! a message. No profile contains the time that an adapter needs to close its connections.
+//! answer, no verb of that incarnation lands at the memory node any more. The revocation request costs
+//! as much as a message. The time that an adapter needs to close its connections is in no profile, so
+//! it is not charged.
 
 use crate::world::{Event, World};
 use tarn_fabric::address::{NodeId, NodeSlot};
@@ -25,7 +26,7 @@ pub(crate) struct Revocation {
     is_seen: bool,
 }
 
-/// Returns the number of the revocation that a ticket names, if it names one.
+/// Returns the number of the revocation that a ticket names, if the ticket names a revocation.
 pub(crate) fn number_of(ticket: u64) -> Option<u32> {
     (ticket & u64::from(u32::MAX) == TICKETS).then_some((ticket >> 32) as u32)
 }
@@ -56,7 +57,7 @@ impl World {
         u64::from(number) << 32 | TICKETS
     }
 
-    /// The revocation request reaches the memory node's control service.
+    /// Handles the arrival of the revocation request at the memory node's control service.
     pub(crate) fn revoke(&mut self, number: u32) {
         let Revocation { thread, whom, at, .. } = self.revocations[number as usize];
         let asking = self.threads[thread as usize].node;
@@ -77,7 +78,7 @@ impl World {
         self.queue.push(self.now_ps + back_ps + delay_ps, Event::Revoked { number });
     }
 
-    /// The requester sees the answer to its revocation request.
+    /// Handles the moment at which the requester sees the answer to its revocation request.
     pub(crate) fn revoked(&mut self, number: u32) -> Option<u32> {
         let revocation = &mut self.revocations[number as usize];
         revocation.is_seen = true;
@@ -85,8 +86,8 @@ impl World {
         waiter.and_then(|task| self.wake(task))
     }
 
-    /// Returns the answer if the requester has already seen it. If the requester has not seen the
-    /// answer yet, the asking coroutine is woken when the requester sees the answer.
+    /// Returns the answer if the requester has already seen it. Otherwise the simulation wakes the
+    /// asking coroutine when the requester sees the answer.
     pub(crate) fn ask_revoked(&mut self, number: u32) -> Option<Result<(), FabricError>> {
         let revocation = &mut self.revocations[number as usize];
         if revocation.is_seen {

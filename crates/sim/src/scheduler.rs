@@ -1,12 +1,12 @@
 //! Runs coroutines in virtual time.
 //!
-//! Invariant: a coroutine is polled when the event that it waits for has happened and its thread is
-//! free, and at no other time. Between two polls the world's events happen in their order. Time does
-//! not pass by itself. A run ends when no further event can happen, when the given time has passed, or
-//! when all coroutines have finished.
+//! Invariant: the scheduler polls a coroutine when the event that the coroutine waits for has happened
+//! and its thread is free, and at no other time. Between two polls the world's events happen in their
+//! order. Virtual time advances only from event to event. A run ends when no further event can happen,
+//! when the given time has passed, or when all coroutines have finished.
 //!
 //! Let coroutines finish before the scheduler is dropped. The scheduler drops unfinished coroutines,
-//! and during these drops the cluster is at rest. Rounds that the dropped coroutines awaited land no
+//! and during these drops the cluster is at rest. A round that a dropped coroutine awaited lands no
 //! further verbs. Detached rounds in flight still land afterwards.
 
 use crate::fabric::SimFabric;
@@ -19,15 +19,15 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
 use tarn_fabric::port::Port;
 
-/// The scheduler prefetches data for completions that are about this many events ahead. Each step of a
-/// prefetch is done some completions after the step before it, when the data of that step is in the
-/// cache.
+/// The scheduler prefetches data for completions that are about this many events ahead. A prefetch has
+/// several steps. Each step runs some completions after the previous step, when the data of the
+/// previous step is in the cache.
 const EVENTS_AHEAD: usize = 32;
-/// The number of events that are examined together. A prefetch waits for the translation of its
-/// address. Several translations run in parallel if their instructions are close together in the
+/// The number of events that the scheduler examines together. A prefetch waits for the translation of
+/// its address. Several translations run in parallel if their instructions are close together in the
 /// program.
 const SIDE_BY_SIDE: usize = 4;
-/// The number of completions that are remembered, a power of two.
+/// The number of recently shown completions that the scheduler remembers, a power of two.
 const IN_SIGHT: usize = 8;
 const FRAMES_BEHIND: usize = 3;
 const RESULTS_BEHIND: usize = 6;
@@ -39,7 +39,7 @@ const FRAME_BYTES: usize = 4096;
 pub enum Ended {
     /// Every coroutine has finished.
     Finished,
-    /// The time of the run is over. Another call continues the run.
+    /// The run has reached its end time. Another call of `run_until` continues the run.
     TimeOver,
 }
 
@@ -134,7 +134,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Lets events happen until a coroutine can continue.
+    /// Lets events happen until a coroutine can continue, and returns this coroutine.
     fn next_task(&mut self, until_ps: u64) -> Option<u32> {
         let world = &mut *self.fabric.world.borrow_mut();
         loop {
@@ -163,7 +163,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// The completions that were shown most recently.
+/// The completions that the queue showed most recently.
 #[derive(Default)]
 struct Sight {
     flights: [u32; IN_SIGHT],

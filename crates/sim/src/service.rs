@@ -24,16 +24,16 @@ use tarn_fabric::rpc::{Answer, HandlerId, Peer, Request, Rpc, RpcConfig};
 /// The purpose of a service node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum NodeKind {
-    /// Runs coordinators.
+    /// A node that runs coordinators.
     Compute,
-    /// Gives out timestamps.
+    /// A node that gives out timestamps.
     Timestamp,
-    /// Keeps views and leases, or answers calls for a memory node.
+    /// A node that keeps views and leases, or answers calls for a memory node.
     Control,
 }
 
 impl NodeKind {
-    /// Returns the name that is printed.
+    /// Returns the name under which reports print the purpose.
     pub fn name(self) -> &'static str {
         match self {
             NodeKind::Compute => "compute node",
@@ -74,7 +74,7 @@ pub struct ServiceNode {
 }
 
 impl ServiceNode {
-    /// Adds a node to the cluster. Call this before the first reading of the cluster's usage.
+    /// Adds a node to the cluster. Call this function before the first reading of the cluster's usage.
     ///
     /// # Errors
     /// The shape is impossible. The error names the field, its value and the allowed values.

@@ -1,8 +1,9 @@
 //! Places that are reused, and tickets. A ticket names one use of a place.
 //!
 //! Invariant: a ticket holds the place and its generation, so an old ticket never names a new use. A
-//! place that is given back keeps its allocated capacity, so nothing is allocated in steady state. The
-//! place given back last is taken first, so the sequence of calls determines which place is chosen.
+//! place that is given back keeps its allocated capacity, so in steady state the slab allocates
+//! nothing. The place that was given back last is taken first. So the sequence of calls determines the
+//! place that the slab chooses.
 
 /// A value that lies in a place.
 pub(crate) trait Reused {
@@ -30,7 +31,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Reused> Slab<T> {
-    /// Takes a free place. The caller fills the place.
+    /// Takes a free place. The caller must fill the place with a value.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
@@ -55,8 +56,8 @@ impl<T: Reused> Slab<T> {
         self.all.get(index as usize)
     }
 
-    /// Returns the tickets of the places for which `are_so` holds, including places that were given
-    /// back.
+    /// Returns the tickets of the places for which `are_so` holds. Places that were given back are
+    /// included.
     pub(crate) fn tickets(&self, are_so: impl Fn(&T) -> bool) -> Vec<u64> {
         let all = (0..self.all.len() as u32).filter(|index| are_so(self.get(*index)));
         all.map(|index| self.ticket(index)).collect()
@@ -75,7 +76,7 @@ impl<T: Reused> Slab<T> {
         (self.look(index)?.generation() == generation).then_some(index)
     }
 
-    /// Gives a place back.
+    /// Returns a place to the slab, for reuse.
     #[inline]
     pub(crate) fn give_back(&mut self, index: u32) {
         let it = self.get_mut(index);

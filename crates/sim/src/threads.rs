@@ -1,11 +1,11 @@
-//! Processors and coroutines: which coroutines run, which wait, and how much time they cost.
+//! Processors and coroutines: the state of each coroutine, and the processor time that it costs.
 //!
-//! Invariant: a thread does one thing at a time. A coroutine is queued, running, waiting or finished. A
-//! coroutine is polled when the event that it waits for has happened and its thread is free, and at no
-//! other time. A coroutine that only yields is polled again after every other coroutine of its thread.
-//! If the coroutine continues to yield, it is polled after pauses. Each pause is twice as long as the
-//! one before, up to one round trip. So a coroutine that waits by polling does not use up virtual time
-//! by spinning.
+//! Invariant: a thread does one thing at a time. A coroutine is queued, running, waiting or finished.
+//! The scheduler polls a coroutine when the event that the coroutine waits for has happened and its
+//! thread is free, and at no other time. A coroutine that only yields is polled again after every other
+//! coroutine of its thread. If the coroutine continues to yield, the scheduler polls it after pauses.
+//! Each pause is twice as long as the previous pause, up to one round trip. So a coroutine that waits
+//! by polling does not use up virtual time by spinning.
 
 use crate::costs::Costs;
 use crate::nic::{Nic, Resource};
@@ -41,7 +41,8 @@ pub(crate) struct Connection {
     /// The number of batches posted so far.
     pub(crate) posted: u64,
     /// The number of batches that arrived so far (in random mode: that ended so far). Assertions check
-    /// that this number follows `posted`, and that both numbers are equal when no batch is in flight.
+    /// that this number follows `posted`. The assertions also check that both numbers are equal when no
+    /// batch is in flight.
     pub(crate) arrived: u64,
     pub(crate) last_arrival_ps: u64,
     /// Only in random mode: the unawaited batches that are not done.
@@ -54,9 +55,9 @@ pub(crate) struct Connection {
 /// dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unawaited {
-    /// The batch's number on its connection.
+    /// The number of the unawaited batch on its connection.
     pub(crate) number: u64,
-    /// Batches with numbers above this number wait for the unawaited batch. These batches were posted
+    /// Batches with numbers above `before` wait for the unawaited batch. These batches were posted
     /// after the unawaited batch became unawaited.
     pub(crate) before: u64,
 }
@@ -70,14 +71,14 @@ pub(crate) struct Thread {
     /// coroutine of the thread runs, the field is the time at which the thread becomes free.
     pub(crate) local_ps: u64,
     pub(crate) busy_ps: u64,
-    /// All of the time in `busy_ps` lies before this time.
+    /// The end of the time that `busy_ps` counts. All time in `busy_ps` lies before this time.
     pub(crate) busy_to_ps: u64,
     /// The turn in which the thread last rang the doorbell for messages.
     pub(crate) rang_in_turn: u64,
-    /// The time that the thread must spend on looking at completions before the next coroutine runs.
+    /// The time that the thread must spend on reading completions before the next coroutine runs.
     pub(crate) owed_ps: u64,
     pub(crate) ready: VecDeque<u32>,
-    /// Whether an event will make the thread read its queue `ready`.
+    /// Whether an event is scheduled that will make the thread read its queue `ready`.
     pub(crate) is_scheduled: bool,
     /// The coroutines that wait by yielding.
     pub(crate) idlers: Vec<u32>,
@@ -85,7 +86,7 @@ pub(crate) struct Thread {
     pub(crate) connections: Vec<Connection>,
     /// The messages that arrived at the thread and were not received yet.
     pub(crate) inbox: VecDeque<u32>,
-    /// All work of the thread takes this many times as long as on a node that is not slow.
+    /// The factor by which all work of the thread takes longer than on a node that is not slow.
     pub(crate) slowness: u64,
 }
 
@@ -168,8 +169,8 @@ impl ComputeNode {
         }
     }
 
-    /// Assigns a register to a thread of the node's current incarnation. A new incarnation begins
-    /// without threads.
+    /// Assigns a doorbell register to a thread of the node's current incarnation. A new incarnation
+    /// begins without threads.
     pub(crate) fn join(&mut self, incarnation: Incarnation) -> usize {
         if incarnation != self.incarnation {
             self.incarnation = incarnation;
@@ -185,9 +186,9 @@ impl ComputeNode {
         register
     }
 
-    /// A thread rings its doorbell. The thread is busy until the register is free and has accepted the
-    /// ring. A lock protects each register. The cost of the lock grows with the number of threads that
-    /// share the register (Ren et al., "Scaling up memory disaggregated applications with SMART",
+    /// Rings the doorbell of a thread. The thread is busy until the register is free and has accepted
+    /// the ring. A lock protects each register. The cost of the lock grows with the number of threads
+    /// that share the register (Ren et al., "Scaling up memory disaggregated applications with SMART",
     /// ASPLOS 2024). If one turn rings several times, each ring reserves the register from the
     /// beginning of the turn on. So other threads can use the register between these rings.
     #[inline]
@@ -205,7 +206,7 @@ impl ComputeNode {
         self.doorbells.iter().map(|(register, _)| register.busy_ps()).max().unwrap_or(0)
     }
 
-    /// See [`Resource::count_to`].
+    /// Counts the busy time of the node's parts before `end_ps`, as [`Resource::count_to`] does.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         self.nic.count_to(end_ps);
         self.doorbells.iter_mut().for_each(|(register, _)| register.count_to(end_ps));

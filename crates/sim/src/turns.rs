@@ -1,9 +1,9 @@
-//! The turns of coroutines: which coroutine becomes ready, which one is polled next, and the cost to
-//! its thread.
+//! The turns of coroutines: which coroutine becomes ready, which coroutine is polled next, and the
+//! processor time that a turn costs.
 //!
 //! Invariant: a coroutine has at most one place in one queue. A coroutine becomes ready when a round
-//! completes, a timer expires or a message arrives. A coroutine that yields without waiting for a
-//! round, a timer or a message needs no event to be polled again.
+//! completes, a timer expires or a message arrives. The scheduler may poll a coroutine again without an
+//! event if the coroutine yields without waiting for a round, a timer or a message.
 
 use crate::clocks::Clock;
 use crate::threads::Status;
@@ -110,8 +110,8 @@ impl World {
         }
     }
 
-    /// Handles a coroutine that yielded. Such a coroutine waits for an event that the world does not
-    /// know.
+    /// Handles a coroutine that yielded. A coroutine that yields waits for an event that the world does
+    /// not know.
     fn has_yielded(&mut self, task: u32) {
         let state = &mut self.tasks[task as usize];
         let thread = &mut self.threads[state.thread as usize];
@@ -129,8 +129,9 @@ impl World {
         state.yields += 1;
     }
 
-    /// The current coroutine sleeps until its node's clock shows the given time. The coroutine wakes
-    /// earlier if another event that it waits for happens. `at` computes the true time from the clock.
+    /// Makes the current coroutine sleep until its node's clock shows the given time. The coroutine
+    /// wakes earlier if another event that it waits for happens. `at` computes the true time from the
+    /// clock.
     pub(crate) fn park_until(&mut self, at: impl FnOnce(&Clock) -> Nanos) {
         let Some(task) = self.current else { return };
         let state = &mut self.tasks[task as usize];

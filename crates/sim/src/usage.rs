@@ -1,9 +1,10 @@
 //! The resources that a run used: how long NICs, links and processors were busy.
 //!
-//! Invariant: each reading is at least as large as the one before. The difference of two readings is
-//! the use between the two readings. A reservation for a time after the reading is counted in a later
-//! reading. So no part is busy for longer than the time between two readings. Readings are exact at the
-//! times at which a run was told to stop ([`crate::scheduler::Scheduler::run_until`]).
+//! Invariant: each reading is at least as large as the reading before. The difference of two readings
+//! is the use of the hardware between the two readings. A reservation for a time after a reading is
+//! counted in a later reading. So no part is busy for longer than the time between two readings.
+//! Readings are exact at the times at which a run was told to stop
+//! ([`crate::scheduler::Scheduler::run_until`]).
 
 use crate::nic::Nic;
 use crate::service::NodeKind;
@@ -51,7 +52,7 @@ impl Part {
         Part::LinkIn,
     ];
 
-    /// Returns the name that is printed.
+    /// Returns the name under which reports print the part.
     pub fn name(self) -> &'static str {
         match self {
             Part::Processor => "cpu",
@@ -94,7 +95,7 @@ pub struct Usage {
     pub messages_lost: u64,
     /// The number of turns of coroutines.
     pub turns: u64,
-    /// The use of all parts.
+    /// The busy time of every part.
     pub parts: Vec<PartUse>,
 }
 
@@ -148,7 +149,8 @@ impl Usage {
         used.messages -= earlier.messages;
         used.messages_lost -= earlier.messages_lost;
         used.turns -= earlier.turns;
-        // A part keeps its position in the list. Threads that joined later are at the end of the list.
+        // A part keeps its position in the list. The parts of threads that joined later are at the end
+        // of the list.
         for (part, before) in used.parts.iter_mut().zip(&earlier.parts) {
             assert!(
                 part.part == before.part && part.of == before.of,
@@ -160,16 +162,16 @@ impl Usage {
         used
     }
 
-    /// Returns the busiest part of a kind: the share of the time for which this part was busy, and the
-    /// owner of the part.
+    /// Returns the busiest part of a kind. The result has the share of the time for which this part was
+    /// busy, and the owner of the part.
     pub fn busiest(&self, part: Part) -> Option<(f64, &str)> {
         let of_kind = self.parts.iter().filter(|used| used.part == part);
         let busiest = of_kind.max_by_key(|used| used.busy_ps)?;
         Some((self.share(busiest), &busiest.of))
     }
 
-    /// Returns the part that was busy for most of the time. If its share is near 1, it limits the
-    /// cluster.
+    /// Returns the part that was busy for the largest share of the time. If its share is near 1, this
+    /// part limits the throughput of the cluster.
     pub fn bottleneck(&self) -> Option<(f64, &PartUse)> {
         let one_at_a_time = self.parts.iter().filter(|used| used.part != Part::Atomics);
         let busiest = one_at_a_time.max_by_key(|used| used.busy_ps)?;

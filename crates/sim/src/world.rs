@@ -5,12 +5,13 @@
 //!
 //! The fault model. The following parts may fail:
 //! - memory nodes: a request to a failed memory node ends in an error;
-//! - a compute node's access: verbs that had arrived have taken effect, and the other verbs never will;
+//! - a compute node's access: its verbs that had arrived have taken effect, and its other verbs never
+//!   will;
 //! - in random mode: every order that the contract does not fix, messages, clocks and the speed of
 //!   processors.
 //!
-//! The following never fail: the order within a batch, single lines, the bytes of memory, and the bytes
-//! of messages that arrive.
+//! The following parts never fail: the order within a batch, single lines, the bytes of memory, and the
+//! bytes of messages that arrive.
 
 use crate::clocks::Clock;
 use crate::config::{ConfigError, Mode, SimConfig, check};
@@ -109,8 +110,8 @@ pub(crate) struct World {
     pub(crate) dice: Option<Dice>,
     /// The coroutine that is being polled.
     pub(crate) current: Option<u32>,
-    /// The coroutines that asked about a detached round before another coroutine asked about it, with
-    /// the round's ticket.
+    /// The coroutines that asked about a detached round before another coroutine asked about the same
+    /// round. Each entry has the round's ticket and the coroutine.
     pub(crate) also_waiting: Vec<(u64, u32)>,
     /// Whether an event will wake the current coroutine.
     pub(crate) is_registered: bool,
@@ -214,13 +215,14 @@ impl World {
         index
     }
 
-    /// Counts the use of the hardware up to `end_ps`. The counts stay unchanged until the next call.
+    /// Counts the use of the hardware up to `end_ps`. The counts stay unchanged until the next call of
+    /// this function.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         self.memory_nodes.iter_mut().for_each(|node| node.nic.count_to(end_ps));
         self.compute_nodes.iter_mut().for_each(|node| node.count_to(end_ps));
     }
 
-    /// Returns the true time for this thread. The thread's processor may be ahead of the last event.
+    /// Returns the true time for a thread. The thread's processor may be ahead of the last event.
     pub(crate) fn now_of(&self, thread: u32) -> Nanos {
         Nanos(self.threads[thread as usize].local_ps.max(self.now_ps) / 1_000)
     }
@@ -231,7 +233,7 @@ impl World {
         self.digest = (self.digest.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    /// Returns the error that a batch gets at its node, if the node refuses the batch.
+    /// Returns the error that a batch gets at its memory node, if the node refuses the batch.
     pub(crate) fn refusal(&self, node: NodeId, to: NodeSlot) -> Option<FabricError> {
         if self.fenced.contains(&(node, to)) {
             return Some(FabricError::Fenced);

@@ -1,8 +1,8 @@
 //! The history of a run: the reads and writes of each transaction, in a form that a checker can use.
 //!
 //! Invariant: recording does not change any action of a transaction. The order of each record's versions is known.
-//! All times come from one observer's clock, so the times of two nodes can be compared. The read of an absent key
-//! carries the version of the key's directory record: the key was absent as of that version.
+//! All times come from one observer's clock, so the times of two nodes can be compared. The read of an absent key is
+//! recorded with the version of the key's directory record. The key was absent at that version.
 
 use crate::ids::{COUNT_MAX, OwnerTag, Resolution, TxnId};
 use crate::schema::TableId;
@@ -19,25 +19,25 @@ pub enum RecordedOutcome {
     Committed,
     /// The transaction was rolled back.
     Aborted,
-    /// The transaction's own body or a unique index rolled it back because of the records that it had read. All
-    /// these records existed together at one moment. A checker treats this transaction as a transaction that only
-    /// read.
+    /// The transaction's own body or a unique index rolled the transaction back because of the records that it had
+    /// read. All records that the transaction had read existed together at one moment. A checker treats this
+    /// transaction as a read-only transaction.
     GaveUp,
     /// The outcome is not known yet.
     Unknown,
-    /// The entry describes the undo of another transaction's write. The version of the undo exists only if the undo
-    /// found that write. The checker treats the outcome as unknown: a read of the version shows that the version
-    /// exists.
+    /// The entry describes the undo of another transaction's write. The undo has created a version only if the undo
+    /// found the other transaction's write. The checker treats the outcome as unknown. If a later transaction read
+    /// the undo's version, the version exists.
     MayBeThere,
 }
 
-/// The version that a record or an index node has after one of its writes was undone.
+/// The version that a record or an index node has after a write to the record or node was undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Undone {
     /// The counter of the version.
     pub version: u64,
-    /// Whether the undo writes this version only if it finds the write or its mark. If false, the undo always
-    /// writes this version.
+    /// Whether the undo writes the new version only if it finds the write or the mark that the write left. If
+    /// `only_if_found` is false, the undo always writes the new version.
     pub only_if_found: bool,
 }
 
@@ -47,57 +47,58 @@ impl Undone {
         Undone { version, only_if_found: false }
     }
 
-    /// Describes a version that the undo writes only if it finds the write or its mark.
+    /// Describes a version that the undo writes only if it finds the write or the mark that the write left.
     pub const fn if_found(version: u64) -> Undone {
         Undone { version, only_if_found: true }
     }
 }
 
-/// One read of a record.
+/// One read of a record, as the history stores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordedRead {
-    /// The record's table.
+    /// The table of the record that was read.
     pub table: TableId,
-    /// The record's key word.
+    /// The key word of the record that was read.
     pub key: u64,
-    /// The counter of the record's version. For an absent record, the counter of its directory record's version.
+    /// The counter of the record's version. If the record is absent, this field is the counter of the version of the
+    /// key's directory record.
     pub version: u64,
-    /// Whether the record existed.
+    /// Whether the record existed when it was read.
     pub present: bool,
-    /// The hash of the whole payload; 0 if only some cells were read.
+    /// The hash of the record's whole payload. The hash is 0 if the transaction read only some cells.
     pub fingerprint: u64,
 }
 
 /// The kind of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteKind {
-    /// The record exists from now on.
+    /// The write inserts the record.
     Insert,
-    /// Some cells of the record change.
+    /// The write changes some cells of the record.
     Update,
-    /// The record no longer exists.
+    /// The write deletes the record.
     Delete,
 }
 
 /// One write of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordedWrite {
-    /// The record's table.
+    /// The table of the record that was written.
     pub table: TableId,
-    /// The record's key word.
+    /// The key word of the record that was written.
     pub key: u64,
     /// The counter of the new version.
     pub version: u64,
     /// The kind of the write.
     pub kind: WriteKind,
-    /// The hash of the whole payload; 0 if only some cells are known.
+    /// The hash of the record's whole new payload. The hash is 0 if only some cells are known.
     pub fingerprint: u64,
-    /// The version that an undo of this write leaves. The value is `None` if the undo leaves no version that a
-    /// reader can see.
+    /// The version that an undo of this write leaves. `None` means that an undo of this write leaves no version that
+    /// a reader can see.
     pub undone: Option<Undone>,
 }
 
-/// One try of one transaction.
+/// One try of one transaction, as the history records it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordedTxn {
     /// The transaction's name.
@@ -117,10 +118,11 @@ pub struct RecordedTxn {
 }
 
 impl RecordedTxn {
-    /// Returns the effects of undoing this transaction, as separate transactions. In these transactions, records
-    /// have their old values under the versions that the protocol gives them (`protocol::ProtocolInfo::undone` of
-    /// the engine). The first transaction has all writes that the undo always makes. For each write that the undo
-    /// makes only if it finds something to undo, one more transaction follows.
+    /// Returns the effects of undoing this transaction, as separate transactions. Each returned transaction writes
+    /// the old values of records, with the versions that the protocol gives to undone records
+    /// (`protocol::ProtocolInfo::undone` of the engine). The first returned transaction has all writes that the undo
+    /// always makes. For each write that the undo makes only if it finds something to undo, one more transaction
+    /// follows.
     pub fn undone(&self, mut name: impl FnMut() -> TxnId, completed: Nanos) -> Vec<RecordedTxn> {
         let mut undoing = |outcome, writes| RecordedTxn {
             id: name(),
@@ -146,7 +148,7 @@ impl RecordedTxn {
     }
 }
 
-/// The result of entering decisions into a history.
+/// The result of [`enter`]: counts of the transactions in doubt by their decision.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Entered {
     /// The number of transactions in doubt that were decided to have committed.
@@ -159,8 +161,9 @@ pub struct Entered {
     pub contradictions: Vec<String>,
 }
 
-/// Enters decisions about transactions in doubt into a history. If `is_over` is true for a transaction in doubt
-/// without a decision, the transaction has written nothing. Otherwise the transaction stays in doubt.
+/// Enters into a history the decisions about transactions whose outcome was unknown (transactions in doubt). Suppose
+/// that `is_over` is true for a transaction in doubt without a decision. The transaction in doubt has then written
+/// nothing. If `is_over` is false, a transaction without a decision stays in doubt.
 pub fn enter(
     history: &mut Vec<RecordedTxn>,
     decided: impl IntoIterator<Item = (TxnId, Resolution)>,
@@ -190,7 +193,8 @@ pub fn enter(
             }
             (RecordedOutcome::Unknown, Some(Resolution::Aborted)) => {
                 txn.outcome = RecordedOutcome::Aborted;
-                // The names use counts near the maximum. No transaction of that thread has reached these counts.
+                // The names of undo transactions use counts near the maximum. No transaction of the same thread has
+                // reached these counts.
                 let mut count = COUNT_MAX - index as u64;
                 let name = || {
                     let name = OwnerTag::new(txn.id.node(), txn.id.thread(), count);
@@ -211,7 +215,7 @@ pub fn enter(
     entered
 }
 
-/// The hash of a payload for [`RecordedRead::fingerprint`]; never 0.
+/// The hash of a payload for [`RecordedRead::fingerprint`]. The hash is never 0.
 pub fn fingerprint(payload: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for &byte in payload {

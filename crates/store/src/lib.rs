@@ -1,4 +1,5 @@
-//! The contents of Tarn's remote memory, and functions to find them there: only bytes and arithmetic.
+//! This crate defines the contents of Tarn's remote memory, and computes the addresses of these contents. The crate
+//! uses only bytes and arithmetic.
 //!
 //! The modules, in the order of their dependencies: each module uses only the modules before it.
 //! - [`ids`]: names of transactions, numbers of timestamps, views and configurations; how a transaction ends.

@@ -1,6 +1,6 @@
-//! A bank: several threads move money between accounts while auditors add it up.
+//! A bank: several threads move money between accounts while auditors add up the balances of all accounts.
 //!
-//! Invariant: every auditor sees the same sum, at any moment of the transfers.
+//! Invariant: every auditor sees the same sum of balances, even while transfers run.
 //!
 //! `cargo run --release -p tarn --example bank_transfer`
 
@@ -10,9 +10,9 @@ use rand::RngExt as _;
 use tarn::{Error, Session, Table, Tarn, row};
 
 row! {
-    /// An account.
+    /// An account of the bank.
     pub struct Account in "accounts" by u64 {
-        /// The balance.
+        /// The balance of the account, in cents.
         pub cents: i64,
     }
 }
@@ -23,7 +23,7 @@ const TELLERS: u64 = 2;
 const TRANSFERS: u64 = 2_000;
 
 fn main() -> Result<(), Error> {
-    // Three memory nodes; every record is kept on all of them.
+    // The cluster has three memory nodes, and each of them has a copy of every record.
     let bank = Tarn::embedded().table::<Account>(ACCOUNTS).memory_nodes(3).replicas(3).open()?;
     let accounts = bank.table::<Account>()?;
     open_accounts(&mut bank.session()?, accounts)?;
@@ -53,7 +53,7 @@ fn open_accounts(session: &mut Session, accounts: Table<Account>) -> Result<(), 
     Ok(())
 }
 
-/// Transfers between random accounts; returns how many were refused.
+/// Makes transfers between random accounts. Returns the number of refused transfers.
 fn work(session: &mut Session, accounts: Table<Account>) -> Result<u64, Error> {
     let mut rng = session.context().port.rng();
     let mut refused = 0;
@@ -76,7 +76,7 @@ fn transfer(
 ) -> Result<(), Error> {
     session.run(async |tx| {
         let (from, to) = (accounts.update(tx, from), accounts.update(tx, to));
-        tx.fetch().await?; // one round trip locks and reads both
+        tx.fetch().await?; // one round trip locks and reads both accounts
         let (Some(mut payer), Some(mut payee)) = (accounts.get(tx, from), accounts.get(tx, to))
         else {
             return tx.abort();
@@ -92,7 +92,7 @@ fn transfer(
     })
 }
 
-/// Adds up all accounts in one transaction.
+/// Adds up the balances of all accounts in one transaction.
 fn sum(session: &mut Session, accounts: Table<Account>) -> Result<i64, Error> {
     session.run(async |tx| {
         let all: Vec<_> = (0..ACCOUNTS).map(|number| accounts.read(tx, number)).collect();

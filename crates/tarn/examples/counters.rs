@@ -1,4 +1,4 @@
-//! Many coroutines on one thread: while one waits for its round trip, the others run.
+//! Many coroutines on one thread: while one coroutine waits for its round trip, the others run.
 //!
 //! Invariant: no increment is lost, however many coroutines add to the same counter.
 //!
@@ -8,9 +8,9 @@ use rand::RngExt as _;
 use tarn::{Error, Executor, Session, Table, Tarn, row};
 
 row! {
-    /// Counts how often something was seen.
+    /// A counter of how often something was seen.
     pub struct Counter in "counters" by [u8; 16] {
-        /// The number of times.
+        /// The number of times that it was seen.
         pub seen: u64,
     }
 }

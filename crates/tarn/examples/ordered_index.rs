@@ -1,17 +1,18 @@
-//! How fast one core looks up and scans an ordered index of an embedded cluster.
+//! Measures how fast one core looks up and scans an ordered index of an embedded cluster.
 //!
-//! A lookup takes an index key to the primary key of its record. Keys are drawn uniformly. A
-//! transaction makes a given number of lookups and commits; from two lookups on, every leaf is
-//! validated. Lookups of several coroutines are on their way at any time.
+//! A lookup goes from an index key to the primary key of its record. The program draws keys uniformly. A transaction
+//! makes a given number of lookups and commits. A transaction with two or more lookups validates every leaf that it
+//! has read. At any time several coroutines have lookups in flight. Invariant: every lookup finds its record. Every
+//! scan of 100 records returns 100 records, in order.
 //!
 //! Invariant: every lookup finds its record, every scan of 100 records brings 100, in order.
 //!
 //! `cargo run --release -p tarn --example ordered_index`
 //!
-//! Variables of the environment: `TARN_RECORDS` sets the number of records (a million by default),
-//! `TARN_COROUTINES` the number of transactions in flight (12). `TARN_MEASURE` sets the kinds of
-//! transaction (`1 8 16 32 scan`: a number of lookups, or a scan). `TARN_TRANSACTIONS` sets how
-//! many of each kind are run; without it, each kind runs for three seconds.
+//! The program reads these environment variables: `TARN_RECORDS` sets the number of records (a million by default).
+//! `TARN_COROUTINES` sets the number of transactions in flight (12 by default). `TARN_MEASURE` sets the kinds of
+//! transaction (`1 8 16 32 scan`: a number of lookups, or a scan). `TARN_TRANSACTIONS` sets the number of
+//! transactions of each kind. Without this variable, the program runs each kind for three seconds.
 
 #![allow(clippy::disallowed_methods, reason = "measures real time")]
 
@@ -29,16 +30,16 @@ use tarn_store::schema::{ColumnId, ColumnType, IndexId, Key, TableId, TableSchem
 
 const SCANNED: u32 = 100;
 const MEASURED: Duration = Duration::from_secs(3);
-/// Transactions between two looks at the clock.
+/// The number of transactions between two readings of the clock.
 const BATCH: u64 = 64;
 const LOOKUPS_MAX: usize = 64;
 
 /// The work of one transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// This many lookups.
+    /// The transaction makes this many lookups.
     Lookups(usize),
-    /// One scan of [`SCANNED`] records.
+    /// The transaction scans [`SCANNED`] records once.
     Scan,
 }
 
@@ -47,11 +48,11 @@ enum Kind {
 struct Course {
     records: u64,
     coroutines: u32,
-    /// The number of transactions of each kind; `None`: as many as [`MEASURED`] allows.
+    /// The number of transactions of each kind. `None`: as many transactions as can run in the time [`MEASURED`].
     transactions: Option<u64>,
 }
 
-/// Reads a number from the environment.
+/// Reads a number from an environment variable.
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| refuse(name, &text, "a number")))
@@ -141,14 +142,14 @@ fn measure(cluster: &Cluster, course: Course, kind: Kind) {
     );
 }
 
-/// The code whose instructions are counted: all coroutines, from their first transaction to their
-/// last.
+/// The code whose instructions are counted: it runs all coroutines, from their first transaction to their last
+/// transaction.
 #[inline(never)]
 fn run_all(executor: &mut Executor<'_>) {
     executor.run();
 }
 
-/// Runs one transaction; returns how many entries it saw.
+/// Runs one transaction. Returns the number of index entries that the transaction saw.
 async fn run(
     by: &mut Coordinator,
     (index, kind): (IndexId, Kind),

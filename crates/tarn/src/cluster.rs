@@ -1,7 +1,7 @@
 //! An embedded cluster: memory nodes and compute nodes in this process.
 //!
-//! Invariant: the catalog's stamp stands in every memory node's superblock. It is written when the
-//! cluster is made and compared when a compute node joins; a plan or protocol that differs is
+//! Invariant: the superblock of every memory node contains the catalog's stamp. The cluster writes the stamp when it
+//! is created, and compares it when a compute node joins. If the plan or the protocol differs, the compute node is
 //! refused.
 
 use crate::memory::{available_bytes, check_caches};
@@ -23,12 +23,13 @@ use tarn_store::placement::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
 use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_store::schema::TableSchema;
 
-/// Largest number of version tables that a compute node remembers.
+/// The greatest number of version tables that a compute node may cache.
 pub const VERSION_CACHE_MAX: usize = 1 << 24;
 
-/// The first words of a memory node: MAGIC, the plan's stamp, the names of protocol and layout.
+/// The number of bytes that a superblock uses for MAGIC, the plan's stamp, and the names of protocol and layout.
 const SUPERBLOCK_USED: usize = 64;
-/// Its version is raised when the words behind it get another meaning. 2: names instead of hashes.
+/// The first word of a superblock. The version number in MAGIC increases when the meaning of the other words changes.
+/// In version 2 these words contain names instead of hashes.
 const MAGIC: &[u8; 8] = b"TARNDB02";
 const STAMP_AT: usize = 8;
 const PROTOCOL_AT: usize = 16;
@@ -36,41 +37,42 @@ const LAYOUT_AT: usize = 32;
 
 const _: () = assert!(MAGIC.len() <= STAMP_AT && SUPERBLOCK_USED as u64 <= SUPERBLOCK_BYTES);
 
-/// The shape of an embedded cluster.
+/// The configuration of an embedded cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// Protocol's name.
+    /// The name of the protocol.
     pub protocol: String,
-    /// Its variant.
+    /// The variant of the protocol.
     pub variant: String,
-    /// Memory nodes.
+    /// The number of memory nodes.
     pub memory_nodes: usize,
-    /// Copies of every record.
+    /// The number of copies of every record.
     pub replicas: usize,
-    /// Compute nodes.
+    /// The number of compute nodes.
     pub compute_nodes: usize,
-    /// Seed of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
-    /// Layout options.
+    /// The options of the layout.
     pub options: Options,
-    /// The kind of memory to ask for.
+    /// The kind of memory that the cluster requests from the operating system.
     pub backing: Backing,
-    /// How lines are kept atomic.
+    /// The way in which the fabric keeps cache lines atomic.
     pub atomicity: LineAtomicity,
-    /// Whether a posted round's lines are fetched ahead.
+    /// Whether a thread prefetches the cache lines of a posted round.
     pub prefetch: bool,
-    /// Addresses that each thread remembers; 0 for none.
+    /// The number of record addresses that each thread caches. 0 means that it caches none.
     pub address_cache_entries: usize,
-    /// Version tables that each compute node remembers, under a protocol whose locks are in compute
-    /// nodes; 0 for none. A READ of this machine's memory costs less than remembering its result
+    /// The number of version tables that each compute node caches, under a protocol whose locks are in compute nodes.
+    /// 0 means that it caches none. A READ of this machine's memory costs less than caching its result
     /// (`docs/design/0006-embedded-speed.md`).
     pub version_cache_entries: usize,
-    /// How long readers trust their reads, and writers wait, in nanoseconds, under a protocol that
-    /// has such leases; 0 for none.
+    /// How long readers trust their reads, and how long writers wait, in nanoseconds, under a protocol with implicit
+    /// leases. 0 means that there are no leases.
     pub read_lease_ns: u32,
-    /// The policy that adjusts this length while transactions run; `None`: the length is fixed.
+    /// The policy that adjusts the lease length while transactions run. `None`: the lease length is fixed.
     pub read_lease_policy: Option<LeasePolicy>,
-    /// Whether compute nodes ask each other for locks by messages, as they would from process to process. Otherwise they call.
+    /// Whether compute nodes request locks from each other by messages, as different processes would. If this is
+    /// false, compute nodes call each other directly.
     pub lock_messages: bool,
 }
 
@@ -96,16 +98,16 @@ impl Default for ClusterConfig {
     }
 }
 
-/// The reason why a cluster could not be made or joined.
+/// The reason why a cluster could not be created, or why a compute node could not join it.
 #[derive(Debug)]
 pub enum OpenError {
-    /// A value that cannot be used.
+    /// The caller gave a value that cannot be used.
     Usage(UsageError),
-    /// The memory holds another database.
+    /// The memory contains another database.
     Mismatch(String),
-    /// The operating system's refusal.
+    /// The operating system refused a request.
     Io(io::Error),
-    /// An error of the fabric.
+    /// The fabric returned an error.
     Fabric(FabricError),
 }
 
@@ -145,23 +147,23 @@ pub struct Cluster {
     fabric: Arc<LocalFabric>,
     database: Arc<Database>,
     config: ClusterConfig,
-    /// Largest number of threads of each compute node.
+    /// The greatest number of threads of each compute node.
     threads: u16,
 }
 
 impl Cluster {
-    /// Makes the memory nodes and lays out `schemas`.
+    /// Creates the memory nodes and lays out the tables of `schemas` in their memory.
     ///
     /// # Errors
-    /// Names the value that cannot be used.
+    /// The error names the value that cannot be used.
     pub fn new(schemas: &[TableSchema], config: &ClusterConfig) -> Result<Cluster, OpenError> {
         Cluster::of(schemas, config, (1, THREADS_MAX))
     }
 
-    /// Like [`Cluster::new`], but also checks that there is memory for `threads` threads.
+    /// Does the same as [`Cluster::new`], and also checks that the memory is sufficient for `threads` threads.
     ///
     /// # Errors
-    /// Names the value that cannot be used.
+    /// The error names the value that cannot be used.
     pub fn for_threads(
         schemas: &[TableSchema],
         config: &ClusterConfig,
@@ -170,8 +172,8 @@ impl Cluster {
         Cluster::of(schemas, config, (threads, threads.div_ceil(config.compute_nodes.max(1))))
     }
 
-    /// Makes a cluster. The pair gives the number of threads that there must be memory for, and the
-    /// largest number of threads of one node.
+    /// Creates a cluster. The first number of the pair is the number of threads for which the memory must be
+    /// sufficient. The second number is the greatest number of threads of one node.
     fn of(
         schemas: &[TableSchema],
         config: &ClusterConfig,
@@ -204,35 +206,35 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The database.
+    /// Returns the database of this cluster.
     pub fn database(&self) -> &Arc<Database> {
         &self.database
     }
 
-    /// The memory.
+    /// Returns the fabric, which contains the memory nodes.
     pub fn fabric(&self) -> &Arc<LocalFabric> {
         &self.fabric
     }
 
-    /// Returns the configuration that was asked for.
+    /// Returns the configuration that the caller requested.
     pub fn config(&self) -> &ClusterConfig {
         &self.config
     }
 
-    /// Lets a compute node join in a new life.
+    /// Lets a compute node join the cluster as a new incarnation of its slot.
     ///
     /// # Errors
-    /// If the slot is not of this cluster, or has used up its lives; if the memory's stamp differs
-    /// from this cluster's.
+    /// If the slot does not belong to this cluster, or has used up its incarnations. If the memory's stamp differs
+    /// from this cluster's stamp.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, OpenError> {
         self.join_with(slot, None)
     }
 
-    /// Like [`Cluster::join`]; the node shares the memory that threads leave with another node of
-    /// this cluster.
+    /// Does the same as [`Cluster::join`]. In addition, the new node shares memory with another node of this cluster:
+    /// the memory that their threads leave for reuse.
     ///
     /// # Errors
-    /// Those of [`Cluster::join`].
+    /// The same errors as [`Cluster::join`].
     pub fn join_beside(
         &self,
         slot: u16,
@@ -263,16 +265,17 @@ impl Cluster {
         Ok(Arc::new(node))
     }
 
-    /// Makes a context for a thread of a compute node; call it on the thread that will use it.
+    /// Creates a context for a thread of a compute node. The thread that will use the context must call this
+    /// function.
     ///
     /// # Errors
-    /// If the thread's number is beyond those that owner tags can name.
+    /// If the thread's number is greater than the greatest thread number of an owner tag.
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
         let port = self.fabric.port(node.id, thread, self.config.seed);
         Context::new(Arc::clone(node), port, thread, self.config.address_cache_entries)
     }
 
-    /// Memory laid out, over all nodes and replicas, in bytes.
+    /// The number of bytes of memory that the cluster laid out, over all nodes and replicas.
     pub fn memory_bytes(&self) -> u64 {
         laid_out_bytes(&self.database.catalog, &self.config)
     }
@@ -322,7 +325,7 @@ fn superblock_at(group: usize) -> Address {
 /// Returns the bytes of a memory node's superblock; see [`SUPERBLOCK_USED`].
 ///
 /// # Panics
-/// If a name is too long: a bug of the protocol.
+/// If a name is too long. A name that is too long is a bug of the protocol.
 fn superblock(stamp: u64, protocol: &str, layout: &str) -> [u8; SUPERBLOCK_USED] {
     assert!(
         protocol.len() <= LAYOUT_AT - PROTOCOL_AT,
@@ -339,7 +342,7 @@ fn superblock(stamp: u64, protocol: &str, layout: &str) -> [u8; SUPERBLOCK_USED]
     bytes
 }
 
-/// Says in which respect the superblock that was found differs from the one that was expected.
+/// Describes the first difference between the superblock that was found and the expected superblock.
 fn mismatch(found: &[u8], expected: &[u8]) -> String {
     let name = |bytes: &[u8], from: usize, to: usize| {
         String::from_utf8_lossy(&bytes[from..to]).trim_end_matches('\0').to_owned()
@@ -377,7 +380,7 @@ fn laid_out_bytes(catalog: &Catalog, config: &ClusterConfig) -> u64 {
     catalog.group_bytes().saturating_mul(copies)
 }
 
-/// Refuses a layout for which the machine has too little memory, before anything is touched.
+/// Refuses a layout for which the machine has too little memory. This check comes before the first use of the memory.
 fn check_memory(
     catalog: &Catalog,
     config: &ClusterConfig,
@@ -425,7 +428,7 @@ mod tests {
             .expect("a cluster")
     }
 
-    /// Returns the error of a join when the memory has this superblock.
+    /// Returns the error of a compute node that joins when the memory has this superblock.
     fn refusal(cluster: &Cluster, superblock: [u8; SUPERBLOCK_USED]) -> String {
         let id: NodeId = cluster.database.membership.join(NodeSlot(0)).expect("a life");
         let port = cluster.fabric.port(id, 0, 1);

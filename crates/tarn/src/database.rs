@@ -1,17 +1,15 @@
 //! An embedded database: its tables, its cluster, and the sessions that may run transactions on it.
 //!
-//! Invariant: no two transactions ever share an owner tag, nor two sessions at once a log area. A
-//! session gets a thread number that no other session has in its compute node's life. Its tags
-//! continue behind those of the thread that had the number before
-//! ([`tarn_engine::cluster::threads`]), so that numbers can be used again without end. If all
-//! numbers are in use at once, another compute node joins. All compute nodes share the memory that
-//! their threads leave. A session gives its log area back when it ends; while a transaction in
-//! doubt needs the area, no other session gets it.
+//! Invariant: no two transactions ever have the same owner tag, and no two sessions use one log area at the same
+//! time. A session gets a thread number that no other session has in the incarnation of its compute node. The
+//! session's tags continue after the tags of the thread that had the number before
+//! ([`tarn_engine::cluster::threads`]). So numbers can be reused without limit. If all numbers are in use, another
+//! compute node joins. All compute nodes share the memory that their threads leave for reuse. A session gives its log
+//! area back when it ends. While a transaction in doubt needs the area, no other session gets the area.
 //!
-//! Under a protocol whose locks lie in compute nodes, the first node grants all of them. It stays
-//! for as long as the database does, independent of sessions; its slot gets no second life.
-//! Sessions of later nodes call it in their own threads, so that no thread of the first node need
-//! be awake.
+//! Under a protocol whose locks are in compute nodes, the first node grants all locks. The first node exists as long
+//! as the database does, independent of sessions, and its slot gets no second incarnation. Sessions of later nodes
+//! call the first node's code in their own threads. So no thread of the first node needs to be awake.
 
 use crate::cluster::{Cluster, ClusterConfig};
 use crate::error::Error;
@@ -27,10 +25,10 @@ use tarn_fabric::local::Backing;
 use tarn_store::ids::{THREADS_MAX, UsageError};
 use tarn_store::schema::TableSchema;
 
-/// Largest number of compute nodes at once.
+/// The greatest number of compute nodes at the same time.
 const COMPUTE_NODES: u16 = 64;
 
-/// The settings of an embedded database; begin with [`Tarn::embedded`].
+/// The settings of an embedded database. [`Tarn::embedded`] creates this value.
 #[derive(Clone)]
 pub struct Builder {
     schemas: Vec<TableSchema>,
@@ -39,7 +37,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds the table of these rows, laid out for `expected_records`; it may grow beyond.
+    /// Adds the table of these rows, laid out for `expected_records`. The table may grow beyond this number.
     #[must_use]
     pub fn table<R: Record>(self, expected_records: u64) -> Builder {
         self.schema(R::schema(expected_records))
@@ -52,22 +50,22 @@ impl Builder {
         self
     }
 
-    /// Memory nodes over which records are spread; 1 unless set.
+    /// Sets the number of memory nodes over which records are distributed. The default is 1 memory node.
     #[must_use]
     pub fn memory_nodes(mut self, count: usize) -> Builder {
         self.config.memory_nodes = count;
         self
     }
 
-    /// Copies of every record, each on a memory node of its own; 1 unless set.
+    /// Sets the number of copies of every record, each on a different memory node. The default is 1 copy.
     #[must_use]
     pub fn replicas(mut self, count: usize) -> Builder {
         self.config.replicas = count;
         self
     }
 
-    /// Sets the protocol and its variant, which decide how transactions are run; `ford`,
-    /// `corrected` unless set.
+    /// Sets the protocol and its variant, which decide how transactions run. The default is the protocol `ford` in
+    /// the variant `corrected`.
     #[must_use]
     pub fn protocol(mut self, name: &str, variant: &str) -> Builder {
         self.config.protocol = name.to_owned();
@@ -75,87 +73,88 @@ impl Builder {
         self
     }
 
-    /// Seed of every generator; 1 unless set.
+    /// Sets the seed of every random generator. The default seed is 1.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Builder {
         self.config.seed = seed;
         self
     }
 
-    /// Sets the kind of memory to ask for.
+    /// Sets the kind of memory that the database requests from the operating system.
     #[must_use]
     pub fn memory(mut self, backing: Backing) -> Builder {
         self.config.backing = backing;
         self
     }
 
-    /// Heap of each memory node beyond the needs of the expected records, in bytes; 64 MiB unless
-    /// set.
+    /// Sets the heap size of each memory node beyond the needs of the expected records, in bytes. The default heap
+    /// size is 64 MiB.
     #[must_use]
     pub fn spare_bytes(mut self, bytes: u64) -> Builder {
         self.config.options.spare_bytes = bytes;
         self
     }
 
-    /// Largest number of sessions at once; 256 unless set.
+    /// Sets the greatest number of sessions at the same time. The default is 256 sessions.
     #[must_use]
     pub fn sessions_max(mut self, count: u32) -> Builder {
         self.config.options.coordinators_max = count;
         self
     }
 
-    /// Largest number of records that one transaction may ask for, and of its scans and look-ups
-    /// together, also of those that find nothing; 1,048,576 unless set. A transaction that asks for
-    /// more fails with an error that names `records_max`.
+    /// Sets the greatest number of records that one transaction may request. The same limit holds for the
+    /// transaction's scans and look-ups together, including those that find nothing. The default limit is 1,048,576
+    /// records. A transaction that requests more fails with an error that names `records_max`.
     #[must_use]
     pub fn records_max(mut self, count: u32) -> Builder {
         self.config.options.records_max = count;
         self
     }
 
-    /// Size of each session's log area, in bytes, a multiple of 64; 64 KiB unless set. A transaction whose log is longer
-    /// takes chunks of the heap besides, which its session's number keeps.
+    /// Sets the size of each session's log area, in bytes, a multiple of 64. The default size of a log area is 64
+    /// KiB. If the log of a transaction is longer, the transaction also takes chunks of the heap, which its session's
+    /// number keeps.
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Builder {
         self.config.options.log_bytes = bytes;
         self
     }
 
-    /// Longest log of one transaction, in bytes; 256 MiB unless set. A transaction with a longer
-    /// log fails with an error that names `log_bytes_max`.
+    /// Sets the greatest log size of one transaction, in bytes. The default limit of a log is 256 MiB. A transaction
+    /// with a larger log fails with an error that names `log_bytes_max`.
     #[must_use]
     pub fn log_bytes_max(mut self, bytes: u64) -> Builder {
         self.config.options.log_bytes_max = bytes;
         self
     }
 
-    /// Addresses that each session's thread remembers, so that an update can lock in its first
-    /// round; 0 unless set.
+    /// Sets the number of record addresses that each session's thread caches, so that an update can lock in its first
+    /// round. The default is 0 addresses.
     #[must_use]
     pub fn address_cache(mut self, entries: usize) -> Builder {
         self.config.address_cache_entries = entries;
         self
     }
 
-    /// Version tables of its own records that the process remembers, under a protocol whose locks
-    /// are in compute nodes. None unless set, since in one process they cost more than they save.
+    /// Sets the number of version tables of its own records that the process caches, under a protocol whose locks are
+    /// in compute nodes. The default is 0 tables, because in one process the cache costs more time than it saves.
     #[must_use]
     pub fn version_cache(mut self, entries: usize) -> Builder {
         self.config.version_cache_entries = entries;
         self
     }
 
-    /// Sets how transactions are tried again.
+    /// Sets how a transaction is tried again after an abort.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Builder {
         self.retry = retry;
         self
     }
 
-    /// Makes the cluster and lays out the tables.
+    /// Creates the cluster and lays out the tables.
     ///
     /// # Errors
-    /// Names the value that cannot be used, and the allowed ones.
+    /// The error names the value that cannot be used, and the allowed values.
     pub fn open(mut self) -> Result<Tarn, Error> {
         self.config.compute_nodes = usize::from(COMPUTE_NODES);
         let cluster = Cluster::new(&self.schemas, &self.config).map_err(in_builders_words)?;
@@ -168,7 +167,8 @@ impl Builder {
     }
 }
 
-/// An embedded database. Clones share it; it may be sent to and used by any thread.
+/// An embedded database. Clones of this value share one database. Any thread may use it, and may send it to other
+/// threads.
 #[derive(Clone)]
 pub struct Tarn {
     shared: Arc<Shared>,
@@ -178,23 +178,23 @@ struct Shared {
     cluster: Cluster,
     retry: Retry,
     seats: Mutex<Seats>,
-    /// The node that grants locks, under a protocol whose locks lie in compute nodes; the others
-    /// share its memory.
+    /// The node that grants locks, under a protocol whose locks are in compute nodes. The other compute nodes share
+    /// the memory of this node.
     first: Arc<ComputeNode>,
 }
 
-/// Names that are still free.
+/// The thread numbers and log areas that are still free.
 struct Seats {
-    /// Compute nodes that have joined, whose threads have numbers.
+    /// The compute nodes that have joined. Each of these nodes has thread numbers.
     nodes: Vec<Arc<ComputeNode>>,
-    /// Log areas given back.
+    /// The log areas that sessions have given back.
     free: Vec<u32>,
-    /// The first log area that was never used.
+    /// The number of the first log area that no session has ever used.
     next_number: u32,
 }
 
 impl Tarn {
-    /// Begins a database in this process.
+    /// Creates the settings of a database in this process.
     pub fn embedded() -> Builder {
         let (schemas, config) = (Vec::new(), ClusterConfig::default());
         Builder { schemas, config, retry: Retry::default() }
@@ -203,7 +203,7 @@ impl Tarn {
     /// Returns the table of these rows.
     ///
     /// # Errors
-    /// When the database has no such table, or one with other columns.
+    /// If the database has no table of these rows, or a table with other columns.
     pub fn table<R: Record>(&self) -> Result<Table<R>, Error> {
         let catalog = &self.shared.cluster.database().catalog;
         let refuse = |allowed: String| {
@@ -221,10 +221,10 @@ impl Tarn {
         }
     }
 
-    /// Makes a session for the calling thread.
+    /// Creates a session for the calling thread.
     ///
     /// # Errors
-    /// When there are as many sessions as allowed.
+    /// If the database already has the greatest allowed number of sessions.
     pub fn session(&self) -> Result<Session, Error> {
         let (node, thread, number) = {
             let mut seats = self.shared.seats();
@@ -237,7 +237,7 @@ impl Tarn {
         Ok(Session::new(self.clone(), cx, number))
     }
 
-    /// Makes another session for the thread of `cx`.
+    /// Creates another session for the thread of `cx`.
     pub(crate) fn sibling(&self, cx: &Rc<Context>) -> Result<Session, Error> {
         let number = self.shared.take_number(&mut self.shared.seats())?;
         Ok(Session::new(self.clone(), Rc::clone(cx), number))
@@ -251,21 +251,21 @@ impl Tarn {
         self.shared.retry
     }
 
-    /// The cluster underneath.
+    /// Returns the cluster on which this database runs.
     pub fn cluster(&self) -> &Cluster {
         &self.shared.cluster
     }
 }
 
 impl Shared {
-    /// Locks the seats. A thread that panicked between two steps leaves some seats unused, and no
-    /// other damage.
+    /// Locks the free thread numbers and log areas. If a thread panicked between two steps, some of them stay unused.
+    /// A panic does no other damage.
     fn seats(&self) -> MutexGuard<'_, Seats> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a free thread number of a member: of the first compute node that has one. If none
-    /// has one, another node joins.
+    /// Returns a free thread number of the first compute node that has a free number. If no node has a free number,
+    /// another node joins.
     fn take_thread(&self, seats: &mut Seats) -> Result<(Arc<ComputeNode>, u16), Error> {
         let membership = &self.cluster.database().membership;
         let live = || seats.nodes.iter().filter(|node| membership.is_member(node.id));
@@ -274,7 +274,7 @@ impl Shared {
             return Ok(found);
         }
         let is_free = |slot: &u16| live().all(|node| node.id.slot.0 != *slot);
-        // The first slot is not used again: its node grants locks.
+        // The first slot is not used again, because its node grants locks.
         let Some(slot) = (1..COMPUTE_NODES).find(is_free) else {
             let most = usize::from(COMPUTE_NODES) * THREADS_MAX;
             let (field, value) = ("threads with sessions at once".into(), (most + 1).to_string());

@@ -1,7 +1,7 @@
-//! The reason why a transaction did not commit, or a database could not be opened, in words.
+//! Describes in words why a transaction did not commit, or why a database could not be opened.
 //!
-//! Invariant: the engine's reason, kept in one byte, and the note beside it are together here. So
-//! an error can be kept, sent and printed long after its transaction.
+//! Invariant: an error contains the engine's reason, which is one byte, and also the engine's explanation. So a
+//! program can keep, send and print an error long after its transaction.
 
 use crate::cluster::OpenError;
 use std::fmt;
@@ -12,23 +12,22 @@ use tarn_store::ids::{Explanation, Failure, TxnId, UsageError};
 pub enum Error {
     /// The database could not be opened, or no further compute node can join it.
     Open(OpenError),
-    /// A transaction did not commit, or may not have.
+    /// A transaction did not commit, or its outcome is unknown.
     Transaction {
         /// The reason, in one byte.
         failure: Failure,
-        /// The details beyond it.
+        /// The details of the failure beyond its reason.
         explanation: Option<Explanation>,
     },
 }
 
 impl Error {
-    /// Whether the transaction's own body rolled it back.
+    /// Whether the transaction's own body aborted the transaction.
     pub fn is_own_abort(&self) -> bool {
         matches!(self, Error::Transaction { failure, .. } if *failure == Failure::user_abort())
     }
 
-    /// Returns the transaction to ask [`Session::resolve`](crate::Session::resolve) about, if its
-    /// outcome is unknown.
+    /// Returns the transaction to pass to [`Session::resolve`](crate::Session::resolve), if its outcome is unknown.
     pub fn unknown(&self) -> Option<TxnId> {
         match self {
             Error::Transaction { explanation: Some(Explanation::Unknown(txn)), .. } => Some(*txn),
@@ -36,8 +35,8 @@ impl Error {
         }
     }
 
-    /// Whether [`Session::resolve`](crate::Session::resolve) was asked about a transaction that is
-    /// not known: its outcome was never unknown, or too many transactions were settled since.
+    /// Whether [`Session::resolve`](crate::Session::resolve) was called for a transaction that is not known. Either
+    /// its outcome was never unknown, or too many transactions were settled since.
     pub fn is_no_longer_known(&self) -> bool {
         let explanation = match self {
             Error::Transaction { explanation, .. } => explanation,
@@ -46,7 +45,7 @@ impl Error {
         matches!(explanation, Some(Explanation::NoLongerKnown(_)))
     }
 
-    /// The engine's verdict on the transaction; `None` if there was none.
+    /// Returns the engine's verdict on the transaction. `None` if the engine reached no verdict.
     pub fn failure(&self) -> Option<Failure> {
         match self {
             Error::Transaction { failure, .. } => Some(*failure),

@@ -1,13 +1,13 @@
 //! Tarn: serializable transactions on a pool of remote memory.
 //!
 //! Map:
-//! - [`Tarn`] is a database, [`Session`] one thread's way to run transactions on it, [`Error`] the
-//!   reason why one did not commit.
-//! - [`row!`] declares a table's rows, [`Table`] reads and writes them in a [`Transaction`].
-//! - [`cluster`]: the embedded cluster underneath, memory nodes and compute nodes in this process.
+//! - [`Tarn`] is a database. A thread runs transactions on it by a [`Session`]. An [`Error`] is the reason why a
+//!   transaction did not commit.
+//! - [`row!`] declares a table's rows. A [`Table`] reads and writes these rows in a [`Transaction`].
+//! - [`cluster`]: the embedded cluster on which a database runs: memory nodes and compute nodes in this process.
 //!
-//! Invariant: everything here works through the engine's and the fabric's public interfaces; a
-//! program can do everything that this crate does.
+//! Invariant: this crate uses only public interfaces of the engine and the fabric. So a program can do everything
+//! that this crate does.
 //!
 //! ```
 //! use tarn::{Tarn, row};
@@ -57,7 +57,7 @@
 pub mod cluster;
 mod database;
 mod error;
-/// The laboratory (`tarn-lab`) uses the same estimate before it lays out a simulated cluster.
+/// The laboratory (`tarn-lab`) uses the memory estimate of this module before it lays out a simulated cluster.
 #[doc(hidden)]
 pub mod memory;
 mod mistakes;
@@ -76,14 +76,14 @@ pub use tarn_fabric::local::Backing;
 pub use tarn_store::ids::{AbortReason, Failure, Resolution, TxnId, UsageError};
 pub use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 
-/// Used only by the code that [`row!`] writes.
+/// Items that only the code written by [`row!`] uses.
 #[doc(hidden)]
 pub mod __private {
     pub use tarn_engine::transaction::working_set::Handle;
     pub use tarn_store::schema::row::Row;
 }
 
-/// The example of the project's README, which is tested with the others.
+/// The example of the project's README. The documentation tests run this example too.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,15 +1,15 @@
-//! Memory of this machine: how much a program can get, and whether there is room for the caches
-//! that threads keep beside the database.
+//! The memory of this machine: how much memory a program can get, and whether it suffices for the caches that threads
+//! keep in addition to the database.
 //!
-//! Invariant: the check is made before anything is laid out, with every thread counted and the
-//! database's own bytes subtracted first. So the range that it names is one that would be accepted.
+//! Invariant: the check comes before the database is laid out. The check counts every thread, and first subtracts the
+//! database's own bytes. So the range in its error contains only values that the check would accept.
 
 use tarn_store::ids::UsageError;
 
-/// An address that a thread remembers: table, key, slot, body.
+/// The number of bytes of one cached record address: table, key, slot, body.
 const ADDRESS_BYTES: u64 = 32;
 
-/// Memory that a program could get now without swapping; `None` where the system does not say.
+/// The number of bytes that a program could get now without swapping. `None` if the operating system does not say.
 pub fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
@@ -17,8 +17,8 @@ pub fn available_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Returns the bytes of the address caches of `threads` threads. A cache has a power of two of
-/// entries.
+/// Returns the number of bytes of the address caches of `threads` threads. The number of entries of a cache is a
+/// power of two.
 pub fn caches_bytes(entries: usize, threads: usize) -> u64 {
     if entries == 0 {
         return 0;
@@ -27,10 +27,10 @@ pub fn caches_bytes(entries: usize, threads: usize) -> u64 {
     entries.saturating_mul(ADDRESS_BYTES).saturating_mul(threads as u64)
 }
 
-/// Refuses address caches if `available` bytes less `taken` bytes are not enough for them.
+/// Refuses address caches that need more than `available` bytes minus `taken` bytes.
 ///
 /// # Errors
-/// Names the largest size that would be accepted.
+/// The error names the largest size that the check would accept.
 pub fn check_caches(
     entries: usize,
     threads: usize,

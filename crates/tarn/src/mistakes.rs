@@ -1,8 +1,7 @@
-//! Mistakes of the library's callers, in the words of its interface.
+//! Describes mistakes of the library's callers with the names of the library's interface.
 //!
-//! Invariant: an error names a thing that the caller wrote: a method of [`crate::Builder`] with its
-//! argument, a table, a column. The names that the layers underneath use are translated here and
-//! nowhere else.
+//! Invariant: an error names a thing that the caller wrote: a method of [`crate::Builder`] with its argument, a
+//! table, or a column. Only this module translates the names that the engine and the fabric use.
 
 use crate::cluster::OpenError;
 use crate::error::Error;
@@ -10,7 +9,7 @@ use std::fmt;
 use tarn_store::ids::UsageError;
 use tarn_store::schema::{Column, ColumnType, KeyWidth, TableSchema};
 
-/// Pairs of names for one value: that of the layers underneath, and that of [`crate::Builder`].
+/// Pairs of names for one value: the name in the engine or the fabric, and the name in [`crate::Builder`].
 const BUILDERS_NAMES: [(&str, &str); 5] = [
     ("coordinators_max", "sessions_max"),
     ("groups", "memory_nodes"),
@@ -19,7 +18,7 @@ const BUILDERS_NAMES: [(&str, &str); 5] = [
     ("version_cache_entries", "version_cache"),
 ];
 
-/// Returns an error of opening a database, with the field named as [`crate::Builder`] names it.
+/// Returns an error of opening a database, with the field's name replaced by its name in [`crate::Builder`].
 pub(crate) fn in_builders_words(error: OpenError) -> Error {
     let OpenError::Usage(UsageError { field, value, allowed }) = error else { return error.into() };
     let its = BUILDERS_NAMES.iter().find(|(name, _)| *name == field);
@@ -27,7 +26,7 @@ pub(crate) fn in_builders_words(error: OpenError) -> Error {
     UsageError { field, value, allowed }.into()
 }
 
-/// Returns the first difference between declared rows and a table of the database: a column's name
+/// Returns the first difference between declared rows and a table of the database. The difference is a column's name
 /// or type, the number of columns, or the key.
 pub(crate) fn difference(table: &TableSchema, declared: &TableSchema) -> Option<UsageError> {
     let error = |part: String, value: String, allowed: String| {
@@ -54,12 +53,12 @@ pub(crate) fn difference(table: &TableSchema, declared: &TableSchema) -> Option<
     None
 }
 
-/// Returns a column's name with its type, or "none".
+/// Returns a column's name with its type, or "none" if there is no column.
 fn whole(column: Option<&Column>) -> String {
     column.map_or("none".into(), |it| format!("{}: {}", it.name, Shown(it.column_type)))
 }
 
-/// A type, shown as it is written in `row!`.
+/// A column type, printed as it is written in `row!`.
 struct Shown<T>(T);
 
 impl fmt::Display for Shown<ColumnType> {

@@ -1,6 +1,7 @@
-//! Typed rows: a struct for a table's columns, and the operations of a transaction on it.
+//! Typed rows: a struct for a table's columns, and the operations of a transaction on such rows.
 //!
-//! Invariant: a row's columns are its fields in their order; nothing else is stored.
+//! Invariant: a row's columns are the fields of its struct in their order. The database stores nothing else for a
+//! row.
 
 use std::marker::PhantomData;
 use tarn_engine::session::transaction::Transaction;
@@ -13,9 +14,9 @@ use tarn_store::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId, Ta
 pub trait Field: Sized {
     /// The column's type.
     const COLUMN_TYPE: ColumnType;
-    /// Makes a value from the column's bytes.
+    /// Creates a value from the column's bytes.
     fn load(bytes: &[u8]) -> Self;
-    /// Sets the column.
+    /// Sets the column of the record with this handle.
     fn store(&self, tx: &mut Transaction<'_>, handle: Handle, column: ColumnId);
 }
 
@@ -56,11 +57,11 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-/// A type that a primary key can have: a word, or bytes where a word does not suffice.
+/// A type that a primary key can have: a word, or bytes if the key does not fit in a word.
 pub trait PrimaryKey {
-    /// Its width in the schema.
+    /// The width of the key in the schema.
     const WIDTH: KeyWidth;
-    /// The key in the engine's form.
+    /// Returns the key in the engine's form.
     fn as_key(&self) -> Key<'_>;
 }
 
@@ -84,19 +85,19 @@ impl<const N: usize> PrimaryKey for [u8; N] {
     }
 }
 
-/// A table's row; [`row!`](crate::row!) writes the implementation.
+/// The row of a table. The macro [`row!`](crate::row!) writes the implementation of this trait.
 pub trait Record: Sized {
     /// The table's name.
     const TABLE: &'static str;
-    /// Its columns' names and types.
+    /// The names and types of the table's columns.
     const COLUMNS: &'static [(&'static str, ColumnType)];
-    /// Its primary key.
+    /// The type of the table's primary key.
     type Key: PrimaryKey;
 
-    /// Makes a value from a stored row.
+    /// Creates a value from a stored row.
     fn load(row: &Row<'_>) -> Self;
 
-    /// Sets every column.
+    /// Sets every column of the record with this handle.
     fn store(&self, tx: &mut Transaction<'_>, handle: Handle);
 
     /// The table's schema.
@@ -108,8 +109,8 @@ pub trait Record: Sized {
     }
 }
 
-/// Declares a table: a struct of its columns, its name, the type of its primary key. Columns are
-/// `u8`, `u16`, `u32`, `u64`, `i64` or `[u8; N]`; a key is `u64` or `[u8; N]`.
+/// Declares a table: a struct of its columns, its name, and the type of its primary key. The types of columns are
+/// `u8`, `u16`, `u32`, `u64`, `i64` or `[u8; N]`. The type of a key is `u64` or `[u8; N]`.
 ///
 /// ```
 /// tarn::row! {
@@ -169,7 +170,7 @@ macro_rules! row {
     };
 }
 
-/// A record that a transaction has asked for.
+/// A record that a transaction has requested.
 pub struct RecordHandle<R> {
     handle: Handle,
     row: PhantomData<fn() -> R>,
@@ -183,11 +184,11 @@ impl<R> Clone for RecordHandle<R> {
 
 impl<R> Copy for RecordHandle<R> {}
 
-/// A table of one database, by the type of its rows. A transaction of another database that uses it
-/// fails, and says so.
+/// A table of one database, identified by the type of its rows. If a transaction of another database uses the table,
+/// the transaction fails with an error that says so.
 pub struct Table<R> {
     id: TableId,
-    /// [`Database::number`](tarn_engine::site::Database::number).
+    /// The number of the table's database: [`Database::number`](tarn_engine::site::Database::number).
     database: u64,
     row: PhantomData<fn() -> R>,
 }
@@ -211,7 +212,7 @@ impl<R: Record> Table<R> {
         self.database == database
     }
 
-    /// The error for a transaction of another database.
+    /// Returns the error of a transaction of another database that uses this table.
     #[cold]
     pub(crate) fn foreign(&self) -> UsageError {
         let (field, value) = ("table".into(), format!("{} of another database", R::TABLE));
@@ -223,12 +224,12 @@ impl<R: Record> Table<R> {
         handle(tx.refuse(Explanation::Usage(self.foreign())))
     }
 
-    /// Returns the table's number, for the engine's own interface.
+    /// Returns the table's number, for use with the engine's own interface.
     pub fn id(&self) -> TableId {
         self.id
     }
 
-    /// Asks for a record that will be read. The record is there after the next
+    /// Requests a record that the transaction will read. The record is available after the next
     /// [`Transaction::fetch`].
     #[inline]
     pub fn read(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
@@ -238,7 +239,7 @@ impl<R: Record> Table<R> {
         handle(tx.read(self.id, key.as_key(), Cells::ALL))
     }
 
-    /// Asks for a record that will be changed; the fetch locks it as well.
+    /// Requests a record that the transaction will change. The fetch also locks the record.
     #[inline]
     pub fn update(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
         if !self.is_of(tx.database()) {
@@ -247,9 +248,9 @@ impl<R: Record> Table<R> {
         handle(tx.update(self.id, key.as_key(), Cells::ALL))
     }
 
-    /// Asks for a record to be inserted. After the fetch, [`Table::existed`] says whether the
-    /// record was there already; then it stays as it is. Otherwise [`Table::set`] must fill it, or
-    /// the transaction fails.
+    /// Requests the insert of a record. After the fetch, [`Table::existed`] tells whether the record already existed.
+    /// An existing record stays unchanged. If the record is new, the caller must fill it by [`Table::set`], or the
+    /// transaction fails.
     pub fn insert(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
         if !self.is_of(tx.database()) {
             return self.refuse(tx);
@@ -257,7 +258,7 @@ impl<R: Record> Table<R> {
         handle(tx.insert(self.id, key.as_key()))
     }
 
-    /// Like [`Table::insert`], for a record whose columns are zeros unless it is set.
+    /// Does the same as [`Table::insert`], for a record whose columns are zeros unless the caller sets them.
     pub fn insert_zeros(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
         if !self.is_of(tx.database()) {
             return self.refuse(tx);
@@ -265,8 +266,7 @@ impl<R: Record> Table<R> {
         handle(tx.insert_zeros(self.id, key.as_key()))
     }
 
-    /// Asks for a record to be deleted; after the fetch [`Table::existed`] says whether it was
-    /// there.
+    /// Requests the deletion of a record. After the fetch, [`Table::existed`] tells whether the record existed.
     pub fn delete(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
         if !self.is_of(tx.database()) {
             return self.refuse(tx);
@@ -274,14 +274,14 @@ impl<R: Record> Table<R> {
         handle(tx.delete(self.id, key.as_key()))
     }
 
-    /// Returns whether a fetched record was there for the operation that has this handle: in the
-    /// database, or by the transaction's own earlier operations.
+    /// Returns whether a fetched record existed for the operation with this handle. The record may exist in the
+    /// database, or because of earlier operations of the same transaction.
     pub fn existed(&self, tx: &Transaction<'_>, record: RecordHandle<R>) -> bool {
         tx.existed(record.handle)
     }
 
-    /// Returns a fetched record as the transaction sees it, its own changes included; `None` if it
-    /// does not exist.
+    /// Returns a fetched record as the transaction sees it, including the transaction's own changes. `None` if the
+    /// record does not exist.
     ///
     /// # Panics
     /// If the record was not fetched.
@@ -290,32 +290,31 @@ impl<R: Record> Table<R> {
         tx.get(record.handle).map(|row| R::load(&row))
     }
 
-    /// Sets every column of a fetched record that was asked for by [`Table::update`] or
-    /// [`Table::insert`]. The transaction fails when it commits if the record to update is missing,
-    /// or if the record to insert was there.
+    /// Sets every column of a fetched record that was requested by [`Table::update`] or [`Table::insert`]. The commit
+    /// fails if the record to update does not exist, or if the record to insert already existed.
     ///
     /// # Panics
-    /// If the record was not fetched, or was asked for by [`Table::read`].
+    /// If the record was not fetched, or was requested by [`Table::read`].
     #[inline]
     pub fn set(&self, tx: &mut Transaction<'_>, record: RecordHandle<R>, row: &R) {
         row.store(tx, record.handle);
     }
 
-    /// Reads one record, with a fetch of its own.
+    /// Reads one record. This function fetches the record itself.
     ///
     /// # Errors
-    /// Those of [`Transaction::fetch`].
+    /// The same errors as [`Transaction::fetch`].
     pub async fn find(&self, tx: &mut Transaction<'_>, key: R::Key) -> Result<Option<R>, Failure> {
         let record = self.read(tx, key);
         tx.fetch().await?;
         Ok(self.get(tx, record))
     }
 
-    /// Writes one record, new or not, with fetches of its own. Returns whether the record was
-    /// there.
+    /// Writes one record, whether it exists or not. This function fetches the record itself. Returns whether the
+    /// record existed before.
     ///
     /// # Errors
-    /// Those of [`Transaction::fetch`].
+    /// The same errors as [`Transaction::fetch`].
     pub async fn put(
         &self,
         tx: &mut Transaction<'_>,

@@ -1,8 +1,8 @@
-//! A session: one transaction at a time, again and again.
+//! A session: it runs transactions one after another, one at a time.
 //!
-//! Invariant: a session stays on the thread that made it. Between its transactions it holds no
-//! lock. If it is dropped in the middle of a transaction, the transaction is rolled back, or
-//! settled if it was in doubt.
+//! Invariant: a session stays on the thread that created it. Between its transactions the session holds no lock. If
+//! the session is dropped in the middle of a transaction, the transaction is rolled back, or settled if it was in
+//! doubt.
 
 use crate::database::Tarn;
 use crate::error::Error;
@@ -18,31 +18,31 @@ use tarn_store::schema::row::Row;
 /// Runs transactions; see [`Tarn::session`].
 ///
 /// # Threads and executors
-/// A session belongs to the thread that made it, as do its [`Transaction`]s and their futures. With
-/// its [siblings](Session::sibling) it shares the thread's hold on the memory (its port, its
-/// counters, its caches), without locks or atomics. None of them is `Send`. [`Tarn`], [`Table`] and
-/// [`Error`] are: send those to another thread, and make a session there.
+/// A session belongs to the thread that created it. The session's [`Transaction`]s and their futures also belong to
+/// that thread. A session shares the thread's access to memory with its [siblings](Session::sibling): its port, its
+/// counters, its caches. This sharing needs no locks and no atomics. A session, a transaction and its future are not
+/// `Send`. [`Tarn`], [`Table`] and [`Error`] are `Send`. A program can send them to another thread, and create a
+/// session there.
 ///
 /// ```compile_fail
 /// fn goes<T: Send>() {}
 /// goes::<tarn::Session>();
 /// ```
 ///
-/// Any executor can run the futures, if it keeps them on their thread:
-/// [`block_on`](crate::block_on) and [`Executor`](crate::Executor) of this crate, or tokio's
-/// current-thread runtime (`LocalSet` and `spawn_local` for several sessions). Memory does not
-/// report that it has answered. So a future that waits calls its waker at once, and another
-/// executor polls busily: it uses its processor as long as a transaction runs or pauses, and its
-/// other tasks run in turn.
+/// Any executor can run the futures, if it keeps them on their thread: [`block_on`](crate::block_on) and
+/// [`Executor`](crate::Executor) of this crate, or tokio's current-thread runtime (`LocalSet` and `spawn_local` for
+/// several sessions). Memory does not report that it has answered. So a future that waits calls its waker
+/// immediately, and an executor of another crate polls the future in a busy loop. Such an executor uses its processor
+/// as long as a transaction runs or pauses, and its other tasks run in turn.
 pub struct Session {
     tarn: Tarn,
     coordinator: Coordinator,
-    /// Given back after the coordinator was dropped, which settles its transaction in doubt if it
-    /// can.
+    /// The session gives this number back after its coordinator was dropped. The dropped coordinator settles its
+    /// transaction in doubt if it can.
     _number: Number,
 }
 
-/// A log area that a session has.
+/// The number of a session's log area. Dropping this value gives the number back.
 struct Number {
     tarn: Tarn,
     number: u32,
@@ -61,18 +61,19 @@ impl Session {
         Session { tarn, coordinator, _number: given }
     }
 
-    /// Runs `body` as one transaction, again whenever it is aborted in favour of another, until it
-    /// commits, fails, or gives up by [`Transaction::abort`]. The result is the return value of the
-    /// run that committed. As the body may run more than once, it should change nothing outside.
+    /// Runs `body` as one transaction. If another transaction causes an abort, the session runs the body again. The
+    /// session stops when the transaction commits, fails, or aborts itself by [`Transaction::abort`]. The result is
+    /// the return value of the run that committed. Because the body may run more than once, it should change nothing
+    /// outside the transaction.
     ///
-    /// Until it commits, a body may see records that do not fit together, and is then run again. It
-    /// must come to its end without a panic on any such records. The caller gets the body's own
-    /// error, by [`Transaction::abort`] or any other, only if all records that the body read were
-    /// there at one moment. [`Transaction::fetch_validated`] checks that earlier.
+    /// Before it commits, a body may see records that are inconsistent with each other. The session runs such a body
+    /// again. The body must end without a panic for any values of its records. The caller gets the body's own error,
+    /// by [`Transaction::abort`] or any other, only if all records that the body read existed together at one moment.
+    /// [`Transaction::fetch_validated`] checks this earlier.
     ///
     /// # Errors
-    /// The body's own abort, a missed deadline, a mistake of the caller's, a failure of the fabric,
-    /// or an outcome that is unknown (see [`Error::unknown`] and [`Session::resolve`]).
+    /// The body's own abort, a missed deadline, a mistake of the caller, a failure of the fabric, or an unknown
+    /// outcome (see [`Error::unknown`] and [`Session::resolve`]).
     pub async fn transact<R>(
         &mut self,
         body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
@@ -81,12 +82,12 @@ impl Session {
         self.told(result)
     }
 
-    /// Like [`Session::transact`], for a body that means to change nothing. Where the protocol has
-    /// snapshots, the body reads one, and hinders no other transaction. A body that changes
-    /// something after all runs once more, with locks.
+    /// Does the same as [`Session::transact`], for a body that intends to change nothing. If the protocol has
+    /// snapshots, the body reads a snapshot, and delays no other transaction. If the body nevertheless changes a
+    /// record, it runs once more, with locks.
     ///
     /// # Errors
-    /// Those of [`Session::transact`].
+    /// The same errors as [`Session::transact`].
     pub async fn transact_read_only<R>(
         &mut self,
         body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
@@ -95,9 +96,9 @@ impl Session {
         self.told(result)
     }
 
-    /// Reads the records of these keys, all of one moment, as a transaction of its own. The result
-    /// has `None` for each key without a record. Where memory is near, this takes less time than a
-    /// transaction that asks for the records one by one.
+    /// Reads the records of these keys at one moment, as a transaction of its own. For each key without a record, the
+    /// result contains `None`. Where memory is near, this function takes less time than a transaction that requests
+    /// the records one by one.
     ///
     /// ```
     /// # tarn::row! {
@@ -122,7 +123,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Session::transact_read_only`].
+    /// The same errors as [`Session::transact_read_only`].
     pub async fn multi_get<R: Record<Key = u64>>(
         &mut self,
         table: Table<R>,
@@ -142,11 +143,11 @@ impl Session {
         result.map_err(|failure| self.explain(failure))
     }
 
-    /// Like [`Session::transact`], for programs without coroutines: returns when the transaction
-    /// has ended.
+    /// Does the same as [`Session::transact`], for programs without coroutines. The function returns when the
+    /// transaction has ended.
     ///
     /// # Errors
-    /// Those of [`Session::transact`].
+    /// The same errors as [`Session::transact`].
     pub fn run<R>(
         &mut self,
         body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
@@ -154,31 +155,30 @@ impl Session {
         block_on(self.transact(body))
     }
 
-    /// Finds out how a transaction with an unknown outcome ended ([`Error::unknown`]), and makes
-    /// the outcome final. Any session of the database may ask, on any thread, before the
-    /// transaction's own session goes on or after it is dropped. All get the same answer, and it
-    /// agrees with the records. A session that goes on, or is dropped, settles its own transaction
-    /// first.
+    /// Finds out how a transaction with an unknown outcome ended ([`Error::unknown`]), and makes the outcome final.
+    /// Any session of the database may call this function, on any thread. The call may come before the transaction's
+    /// own session continues, or after that session is dropped. All callers get the same answer, and the answer
+    /// agrees with the records. A session that continues, or is dropped, first settles its own transaction.
     ///
     /// # Errors
-    /// Those of the fabric: ask again. A usage error if the transaction's outcome was never
-    /// unknown, or has been forgotten ([`Error::is_no_longer_known`]): the last 65,536 settled
-    /// transactions are known.
+    /// The errors of the fabric: the caller may ask again. A usage error if the transaction's outcome was never
+    /// unknown, or is no longer stored ([`Error::is_no_longer_known`]). The outcomes of the last 65,536 settled
+    /// transactions are stored.
     pub async fn resolve(&mut self, txn: TxnId) -> Result<Resolution, Error> {
         let result = self.coordinator.resolve(txn).await;
         self.told(result)
     }
 
-    /// Makes another session on the same thread, for another coroutine: while one waits for its
-    /// round trip, the other runs.
+    /// Creates another session on the same thread, for another coroutine. While one session waits for its round trip,
+    /// the other session runs.
     ///
     /// # Errors
-    /// When there are as many sessions as allowed.
+    /// If the database already has the greatest allowed number of sessions.
     pub fn sibling(&self) -> Result<Session, Error> {
         self.tarn.sibling(self.coordinator.context())
     }
 
-    /// Returns the thread's counters, clock and generator, for programs that measure.
+    /// Returns the thread's context with its counters, clock and random generator, for programs that measure.
     pub fn context(&self) -> &Rc<Context> {
         self.coordinator.context()
     }
@@ -191,7 +191,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The part of its last transactions that is over by now keeps nothing of the thread.
+        // This call completes work of the session's last transactions, so that finished work uses no more of the
+        // thread's memory.
         self.coordinator.context().serve();
     }
 }

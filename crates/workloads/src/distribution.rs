@@ -1,14 +1,15 @@
-//! Draws the records that transactions use: uniform, or Zipf with its ranks scattered over the
-//! keys.
+//! Draws the keys of the records that transactions use. The distribution is uniform, or Zipf with its
+//! ranks scattered over the keys.
 //!
-//! Invariant: the same generator state gives the same key on every machine. Ranks are scattered by a
-//! bijection, so that the hottest keys are not neighbours (as YCSB does: Cooper et al., SoCC 2010).
+//! Invariant: the same generator state gives the same key on every machine. A bijection scatters the
+//! ranks, so that the hottest keys are not neighbours. YCSB also scatters its keys (Cooper et al.,
+//! SoCC 2010).
 
 use rand::{Rng as _, RngExt};
 use tarn_fabric::rng::{Rng, mix};
 use tarn_store::ids::UsageError;
 
-/// A distribution over `0..records`.
+/// A distribution of keys over `0..records`.
 #[derive(Clone, Debug)]
 pub struct Keys {
     records: u64,
@@ -16,10 +17,11 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Zipf with exponent `theta`; 0 is uniform.
+    /// Creates the Zipf distribution with exponent `theta`. The exponent 0 means the uniform
+    /// distribution.
     ///
     /// # Errors
-    /// A negative or not finite exponent; no records.
+    /// The exponent is negative or not finite, or the number of records is 0.
     pub fn new(records: u64, theta: f64) -> Result<Keys, UsageError> {
         let refuse = |field: &str, value: String, allowed: &str| UsageError {
             field: field.into(),
@@ -48,8 +50,8 @@ impl Keys {
         }
     }
 
-    /// Draws a key, and makes dice for the transaction's other draws: for a uniform key one call of
-    /// the generator serves both.
+    /// Draws a key, and creates dice for the transaction's other draws. If keys are uniform, one call
+    /// of the generator gives both the key and the dice.
     #[inline]
     pub fn draw_with_dice(&self, rng: &mut Rng) -> (u64, Dice) {
         let mut dice = Dice::new(rng);
@@ -65,7 +67,8 @@ impl Keys {
         self.records
     }
 
-    /// A bijection of `0..records`: cycle-walking over a mixer of the next power of two.
+    /// Maps a rank to a key by a bijection of `0..records`. The bijection is cycle-walking over a
+    /// mixer of the next power of two.
     fn scatter(&self, rank: u64) -> u64 {
         let bits = 64 - (self.records - 1).leading_zeros();
         if bits == 0 {
@@ -74,7 +77,8 @@ impl Keys {
         let mask = u64::MAX >> (64 - bits);
         let mut key = rank;
         loop {
-            // Each step is a bijection of `bits` bits: xor-shift and odd multiplication.
+            // Each step (an xor-shift or an odd multiplication) is a bijection of numbers of `bits`
+            // bits.
             key = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15 | 1)) & mask;
             key ^= key >> (bits / 2).max(1);
             key = (key.wrapping_mul(mix(u64::from(bits)) | 1)) & mask;
@@ -86,18 +90,20 @@ impl Keys {
     }
 }
 
-/// Zipf over the ranks 1 to `ranks`, by rejection-inversion. It is exact, and takes nearly always
-/// one logarithm and one exponential a draw (Hörmann and Derflinger, "Rejection-inversion to
-/// generate variates from monotone discrete distributions", TOMACS 1996). `rand_distr` takes
-/// several times as long.
+/// The Zipf distribution over the ranks 1 to `ranks`, by rejection-inversion. The distribution is
+/// exact. A draw nearly always takes one logarithm and one exponential (Hörmann and Derflinger,
+/// "Rejection-inversion to generate variates from monotone discrete distributions", TOMACS 1996). A
+/// draw by the crate `rand_distr` takes several times as long.
 #[derive(Clone, Debug)]
 struct Zipf {
     ranks: f64,
     theta: f64,
-    /// The integral of the hat from 1 to its ends, the first rank's whole mass included.
+    /// The integrals of the hat function from 1 to the lower and to the upper end. The lower end
+    /// includes the whole mass of the first rank.
     from: f64,
     to: f64,
-    /// If a rank is this near to the point drawn, it is accepted without evaluating the hat.
+    /// A rank that exceeds the drawn point by at most this distance is accepted without evaluating
+    /// the hat function.
     near: f64,
 }
 
@@ -122,12 +128,13 @@ impl Zipf {
         }
     }
 
-    /// `x` to the power of `-theta`.
+    /// The hat function: returns `x` to the power of `-theta`.
     fn hat(&self, x: f64) -> f64 {
         (-self.theta * x.ln()).exp()
     }
 
-    /// The hat's integral from 1 to `x`: `(x^(1 - theta) - 1) / (1 - theta)`, or `ln x`.
+    /// Returns the integral of the hat function from 1 to `x`, which is `(x^(1 - theta) - 1) / (1 -
+    /// theta)`, or `ln x`.
     fn integral(&self, x: f64) -> f64 {
         let (log, rest) = (x.ln(), 1.0 - self.theta);
         if rest == 0.0 { log } else { (rest * log).exp_m1() / rest }
@@ -139,34 +146,34 @@ impl Zipf {
         if rest == 0.0 {
             return area.exp();
         }
-        // Rounding must not lead below the pole.
+        // The lower bound -1 prevents rounding from leading below the pole of the logarithm.
         ((rest * area).max(-1.0).ln_1p() / rest).exp()
     }
 }
 
-/// Several small draws from one word of the generator.
+/// A source of several small random draws, which takes them all from one word of the generator.
 ///
-/// The word is a fraction of 2^64. A roll multiplies it by the number of sides, takes the integer
-/// part and keeps the rest (Lemire, "Fast random integer generation in an interval", TOMACS 2019,
-/// without the rejection). While the product of all sides stays below 2^44, no outcome's
-/// probability is off by more than one part in 2^20.
+/// The word is treated as a fraction of 2^64. A roll multiplies the fraction by the number of sides,
+/// returns the integer part and keeps the rest (Lemire, "Fast random integer generation in an
+/// interval", TOMACS 2019, without the rejection). While the product of all sides stays below 2^44,
+/// no outcome's probability is off by more than one part in 2^20.
 #[derive(Clone, Copy, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Makes dice from the generator's next word.
+    /// Creates dice from the generator's next word.
     #[inline]
     pub fn new(rng: &mut Rng) -> Dice {
         Dice(rng.next_u64())
     }
 
-    /// Makes dice from a word that is uniform already: a hash.
+    /// Creates dice from a word that is already uniform, for example a hash.
     #[inline]
     pub fn from_word(word: u64) -> Dice {
         Dice(word)
     }
 
-    /// Draws one of `0..sides`.
+    /// Draws a number from `0..sides`.
     #[inline]
     pub fn roll(&mut self, sides: u64) -> u64 {
         let product = u128::from(self.0) * u128::from(sides);
@@ -175,15 +182,16 @@ impl Dice {
     }
 }
 
-/// Decides which transaction comes next: shares in percent, looked up without a branch.
+/// Draws the kind of the next transaction. Each kind has a share in percent, and the draw uses no
+/// branch.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix([u8; 100]);
 
 impl Mix {
-    /// Makes a mix from the transactions' shares.
+    /// Creates a mix from the shares of the kinds of transactions.
     ///
     /// # Panics
-    /// If they do not add up to 100: at compile time, where a mix is a constant.
+    /// If the shares do not add up to 100. For a constant mix the compiler reports this panic.
     pub const fn new(percents: &[u8]) -> Mix {
         let mut kinds = [0; 100];
         let (mut kind, mut at) = (0, 0);
@@ -200,13 +208,13 @@ impl Mix {
         Mix(kinds)
     }
 
-    /// Draws a transaction, by position.
+    /// Draws the kind of a transaction, as its position in the list of shares.
     #[inline]
     pub fn draw(&self, dice: &mut Dice) -> u8 {
         self.0[dice.roll(100) as usize]
     }
 
-    /// The shares in percent, for reports.
+    /// Returns the shares in percent, as text for reports.
     pub fn percents(&self, kinds: usize) -> String {
         let share = |kind: usize| self.0.iter().filter(|&&at| usize::from(at) == kind).count();
         (0..kinds).map(|kind| share(kind).to_string()).collect::<Vec<_>>().join("/")
@@ -240,7 +248,7 @@ mod tests {
             f64::from(*counts.iter().max().expect("some")) / 100_000.0
         };
         assert!(share_of_hottest(0.0) < 0.003);
-        // 1 / H(1000, .99) = 0.1285…
+        // The exact share of the hottest key is 1 / H(1000, .99) = 0.1285…
         assert!((share_of_hottest(0.99) - 0.1285).abs() < 0.01);
     }
 
@@ -254,7 +262,7 @@ mod tests {
             let percent = dice.roll(100);
             counts[percent as usize][dice.roll(10) as usize] += 1;
         }
-        // 1000 expected in each cell; six standard deviations.
+        // Each cell should have 1000 draws. The tolerance is six standard deviations.
         assert!(counts.iter().flatten().all(|&count| count.abs_diff(1000) < 190));
     }
 

@@ -1,9 +1,11 @@
-//! Standard benchmarks: one folder each, with schema, load, one file a transaction, invariants.
+//! Standard benchmarks: each benchmark has one folder. The folder has its schema, its loader, its
+//! invariants, and one file per transaction.
 //!
-//! Map: [`workload`] defines a benchmark; [`distribution`] draws keys; [`routes`] says where a
-//! transaction belongs; [`untold`] describes transactions that committed uncounted. Then there is
-//! one module a benchmark: [`kvs`], [`smallbank`], [`taobench`], [`tatp`], [`tpcc`], [`ycsb`].
-//! [`NAMES`] lists them, and [`with_workload!`] runs code for the one that a command line names:
+//! Map: [`workload`] defines the interface of a benchmark. [`distribution`] draws keys. [`routes`]
+//! returns the facts by which transactions are routed. [`untold`] describes transactions that may
+//! have committed without being counted. Each benchmark has one module: [`kvs`], [`smallbank`],
+//! [`taobench`], [`tatp`], [`tpcc`], [`ycsb`]. [`NAMES`] lists the benchmarks, and [`with_workload!`]
+//! runs code for the benchmark that a command line names:
 //!
 //! ```
 //! use tarn_workloads::{Settings, Workload, with_workload};
@@ -14,8 +16,9 @@
 //! # Ok::<(), tarn_store::ids::UsageError>(())
 //! ```
 //!
-//! Invariant: a workload never names a protocol or a fabric. Its inputs are drawn from a seeded
-//! generator, and its invariants are judged on the memory that is left, not on the answers it got.
+//! Invariant: a workload never names a protocol or a fabric. A workload draws its inputs from a
+//! seeded generator. Its invariants are checked on the contents of memory after the run, not on the
+//! results that transactions returned.
 
 #![forbid(unsafe_code)]
 
@@ -34,12 +37,12 @@ macro_rules! workloads {
     ($d:tt; $($module:ident :: $name:ident),+ $(,)?) => {
         $(pub mod $module;)+
 
-        /// Every workload's name on the command line.
+        /// The names of all workloads on the command line.
         pub const NAMES: &[&str] = &[$(<$module::$name as Workload>::NAME),+];
 
         /// `with_workload!(name, W => body)`: evaluates `body` with `W` naming the type of the
-        /// workload called `name`. It is `Ok(body)`, or the usage error that lists all names.
-        /// `W` is an alias of a type: associated types are `<W as Workload>::Input`.
+        /// workload called `name`. The result is `Ok(body)`, or the usage error that lists all names.
+        /// `W` is an alias of a type, so write associated types as `<W as Workload>::Input`.
         #[macro_export]
         macro_rules! with_workload {
             ($d name:expr, $d workload:ident => $d body:expr) => {{
@@ -55,7 +58,7 @@ macro_rules! workloads {
     };
 }
 
-// One line a workload.
+// The list of workloads, with one line per workload.
 workloads! { $;
     kvs::Kvs,
     smallbank::SmallBank,
@@ -65,7 +68,7 @@ workloads! { $;
     ycsb::Ycsb,
 }
 
-/// The usage error that lists all workloads.
+/// Returns the usage error that lists all workloads.
 #[cold]
 pub fn unknown_workload(name: &str) -> UsageError {
     UsageError { field: "workload".into(), value: name.into(), allowed: NAMES.join(", ") }

@@ -1,24 +1,27 @@
-//! The possible effects of uncounted transactions: their coordinators could not count whether they
-//! committed.
+//! The possible effects of uncounted transactions. The coordinator of an uncounted transaction could
+//! not count the transaction in its tally.
 //!
-//! Invariant: a range is exactly as wide as the uncertainty: without such a transaction it is a
-//! number.
+//! Invariant: the range of a count is exactly as wide as the uncertainty. Without uncounted
+//! transactions the range is a single number.
 
 use std::fmt;
 
-/// How a transaction ended that its coordinator could not count.
+/// The end of a transaction that its coordinator could not count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Untold {
-    /// It has committed: its coordinator learned that, but not its effects.
+    /// The transaction has committed. Its coordinator learned of the commit, but not of the
+    /// transaction's effects.
     Committed,
-    /// It was in doubt, and has aborted: the versions of records that it had changed may have
-    /// advanced.
+    /// The transaction was in doubt and has aborted. The versions of records that it had changed may
+    /// have advanced.
     Aborted,
-    /// Its outcome is unknown: its coordinator died during it.
+    /// The outcome of the transaction is unknown, because its coordinator died during the
+    /// transaction.
     Unknown,
 }
 
-/// The amount that such transactions may add to a count, from and to, both included.
+/// The amount that uncounted transactions may add to a count: a smallest and a largest amount, both
+/// included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slack {
     least: i64,
@@ -26,7 +29,8 @@ pub struct Slack {
 }
 
 impl Slack {
-    /// Adds one such transaction, which changes the count by `least` to `most` if it has committed.
+    /// Adds one uncounted transaction, which changes the count by `least` to `most` if the
+    /// transaction has committed.
     ///
     /// # Panics
     /// If `least` is larger than `most`.
@@ -53,20 +57,22 @@ impl Slack {
         Slack { least: self.least - other.most, most: self.most - other.least }
     }
 
-    /// Returns how far the found number lies outside the range of the counted number and this
-    /// uncertainty.
+    /// Returns how far the number `found` lies outside the possible range. The range is the number
+    /// `counted` plus this uncertainty.
     pub fn off(self, found: i64, counted: i64) -> u64 {
         let more = found - counted;
         more.abs_diff(more.clamp(self.least, self.most))
     }
 
-    /// Whether the found number is possible, given the counted number and this uncertainty.
+    /// Returns whether the number `found` is possible, given the number `counted` and this
+    /// uncertainty.
     pub fn admits(self, found: i64, counted: i64) -> bool {
         self.off(found, counted) == 0
     }
 }
 
-/// Shown behind a count; empty if all is known.
+/// Prints the uncertainty as text that follows a printed count. The text is empty if the count is
+/// certain.
 impl fmt::Display for Slack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.least, self.most) {

@@ -1,9 +1,9 @@
 //! `cargo xtask alike` finds code that two protocols share. A step that two protocols share should
 //! exist once, in a module below both protocols.
 //!
-//! Invariant: files of different protocols are compared by their lines of code with all names made
-//! equal. Blank lines, comments, attributes, imports, signatures, lone brackets and code for tests
-//! are left out. No line counts twice.
+//! Invariant: the check compares files of different protocols by their lines of code, with all names
+//! made equal. The comparison leaves out blank lines, comments, attributes, imports, signatures, lone
+//! brackets and code for tests. No line counts twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,15 +14,16 @@ use super::tree::Tree;
 use crate::error::Error;
 
 const PROTOCOLS: &str = "crates/engine/src/protocol/";
-/// The smallest length of a run that counts, in lines. Shorter runs are common idioms and do not count.
+/// The smallest length of a run of equal lines that counts. Shorter runs are common idioms and do not
+/// count.
 const RUN_MIN: usize = 4;
-/// The length of the longest run that two files may share, in lines.
+/// The length, in lines, of the longest run of equal lines that two files may share.
 const RUN_MAX: usize = 12;
 /// The largest number of lines that two files may share in all their runs together.
 const LINES_MAX: usize = 30;
 
-/// Words that are kept in the comparison, because they give the meaning of a line, whatever its names
-/// are.
+/// Words that the comparison does not replace, because they give a line its meaning, whatever its
+/// names are.
 const KEPT: [&str; 26] = [
     "as", "async", "await", "break", "const", "continue", "crate", "else", "enum", "false", "for",
     "if", "impl", "in", "let", "loop", "match", "move", "mut", "ref", "return", "self", "static",
@@ -40,8 +41,8 @@ struct Run {
     length: usize,
 }
 
-/// Prints the pairs of files that share too much, with their runs. Also prints how many lines each
-/// protocol shares.
+/// Prints the pairs of files that share too much code, with their common runs of lines. The function
+/// also prints the number of lines that each protocol shares.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
     let tree = Tree::of_workspace(root)?;
     let files = files(&tree);
@@ -84,7 +85,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     )))
 }
 
-/// Returns one finding for each pair of files of different protocols that share too much.
+/// Returns one finding for each pair of files of different protocols that share too much code.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let files = files(tree);
     let mut findings = Vec::new();
@@ -123,7 +124,7 @@ fn files(tree: &Tree) -> Vec<File<'_>> {
     inside.collect()
 }
 
-/// Returns a complaint about two files, if they share too much.
+/// Returns a complaint about two files, if the two files share too much code.
 fn complaint(first: &File<'_>, second: &File<'_>, runs: &[Run]) -> Option<String> {
     let longest = runs.iter().map(|run| run.length).max()?;
     let sum: usize = runs.iter().map(|run| run.length).sum();
@@ -193,8 +194,8 @@ fn shown(token: &Token) -> String {
     }
 }
 
-/// Returns the runs that two files share, in the order of the first file. The longest run is chosen
-/// first, and then the longest run of the remaining lines.
+/// Returns the runs that two files share, in the order of the first file. The function chooses the
+/// longest run first, and then the longest run of the remaining lines.
 fn runs(first: &[Line], second: &[Line]) -> Vec<Run> {
     let mut taken = (vec![false; first.len()], vec![false; second.len()]);
     let mut runs = Vec::new();
@@ -207,7 +208,7 @@ fn runs(first: &[Line], second: &[Line]) -> Vec<Run> {
     runs
 }
 
-/// Returns the longest run of lines that no other run uses, if the run is long enough.
+/// Returns the longest common run of lines that no chosen run uses, if this run is long enough.
 fn longest(first: &[Line], second: &[Line], taken: &(Vec<bool>, Vec<bool>)) -> Option<Run> {
     let mut best: Option<Run> = None;
     // For each line of the second file: the number of successive lines, ending with that line, that

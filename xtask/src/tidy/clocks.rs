@@ -1,8 +1,8 @@
-//! The engine knows no wall clock and no thread, because the fabric gives both of them to the engine.
-//! The engine uses the observer's time only to stamp histories.
+//! Checks that the engine uses no wall clock and creates no thread. The fabric gives the engine its
+//! time and its threads. The engine uses the observer's time only to stamp histories.
 //!
-//! Invariant: the rule about clocks and threads holds for all code of the engine outside of its tests.
-//! So the simulator can run the code that ships, and can give every node its own clock.
+//! Invariant: the rule about clocks and threads holds for all code of the engine outside of its
+//! tests. So the simulator can run the code that users run, and can give every node its own clock.
 
 use super::Finding;
 use super::source::NamePath;

@@ -1,8 +1,8 @@
 //! Checks that the commands that documents name exist, with the flags that the documents give.
 //!
-//! Invariant: a `cargo xtask` command is compared with this tool's own command line. A `tarn` command
-//! is compared with the file that a test of the program keeps (`tarn_commands`). Values of flags and
-//! positional arguments are not checked.
+//! Invariant: the check compares a `cargo xtask` command with this tool's own command line. The check
+//! compares a `tarn` command with the file that a test of the program keeps up to date
+//! (`tarn_commands`). The check does not check values of flags and positional arguments.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the simple commands of a line, without prompts, variables and comments.
+/// Returns the single commands of a line of shell, without prompts, variables and comments.
 fn commands_in(named: &Named) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     for word in named.text.split_whitespace() {
@@ -77,7 +77,8 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// Returns the faults of a command, and whether the command could not be checked.
+/// Returns the faults of a command. The second result says whether the function could not check the
+/// command.
 fn judge(tree: &Tree, words: &[&str]) -> (Vec<String>, bool) {
     match words {
         ["cargo", "xtask", rest @ ..] => (judge_xtask(rest), false),
@@ -146,7 +147,8 @@ fn unknown_examples(tree: &Tree, words: &[&str]) -> Option<String> {
     (!known).then(|| format!("example `{example}` does not exist"))
 }
 
-/// Returns the value of the first of these options, in the form `--name value` or `--name=value`.
+/// Returns the value of the first option with one of these names, in the form `--name value` or
+/// `--name=value`.
 fn option<'a>(words: &[&'a str], names: &[&str]) -> Option<&'a str> {
     words.iter().enumerate().find_map(|(index, word)| {
         if names.contains(word) {

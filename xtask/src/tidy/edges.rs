@@ -1,7 +1,7 @@
 //! Checks which crates of the workspace may depend on which other crates.
 //!
-//! Invariant: the table below is the architecture. A dependency that is not in the table fails the
-//! check, and so does a crate that the table does not contain.
+//! Invariant: the table in this file defines the allowed dependencies between crates. The check fails
+//! if a dependency or a crate is not in the table.
 
 use super::Finding;
 use super::tree::Tree;
@@ -11,7 +11,7 @@ use crate::metadata::Package;
 struct Allowed {
     name: &'static str,
     normal: &'static [&'static str],
-    /// The crates that only its tests may use, in addition to the normal ones.
+    /// The crates that only the tests of this crate may use, in addition to the crates in `normal`.
     dev: &'static [&'static str],
 }
 

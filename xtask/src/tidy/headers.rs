@@ -1,4 +1,4 @@
-//! Checks that every Rust file begins with a sentence about itself.
+//! Checks that every Rust file begins with a sentence that describes the file.
 //!
 //! Invariant: the first characters of a file are `//!`. This check cannot judge the text after `//!`,
 //! so a reviewer must judge it.

@@ -1,7 +1,7 @@
 //! Reads the names in a Markdown document: links, inline code and lines of shell.
 //!
-//! Invariant: prose outside of code and links is never checked. A block in another language than a
-//! shell's is not checked either, because the compiler of its language checks it.
+//! Invariant: the checks never check prose outside of code and links. The checks also skip a block of
+//! code in a language that is not a shell language, because its compiler checks the block.
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
@@ -12,7 +12,7 @@ pub(super) struct Named {
     pub(super) text: String,
 }
 
-/// The parts of a document that can be checked.
+/// The parts of a document that the checks can check.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub(super) links: Vec<Named>,
@@ -21,7 +21,8 @@ pub(super) struct Document {
     pub(super) shell: Vec<Named>,
 }
 
-/// The languages of blocks that are read as shell. The empty language is a block without a language.
+/// The languages of code blocks that the checks read as shell. The empty language is a block without
+/// a language.
 const SHELL: [&str; 6] = ["", "sh", "bash", "shell", "console", "text"];
 
 impl Document {
@@ -67,7 +68,7 @@ fn is_shell(info: &str) -> bool {
     SHELL.contains(&language)
 }
 
-/// Returns the commands of a block. If the block shows prompts, only lines with a prompt are
+/// Returns the commands of a code block. If the block shows prompts, only lines with a prompt are
 /// commands.
 fn shell_lines(first: usize, code: &str) -> Vec<Named> {
     let prompts = code.lines().any(|line| line.starts_with("$ "));

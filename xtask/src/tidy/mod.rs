@@ -1,7 +1,8 @@
 //! Checks rules of the source tree that no compiler checks.
 //!
-//! Invariant: a check only reads the `Tree`, so each check works on a small fixture in the same way as
-//! on the workspace. For every check, `planted` contains a violation that the check must notice.
+//! Invariant: a check only reads the `Tree`, so each check works on a small fixture in the same way
+//! as on the workspace. For every check, the module `planted` contains a violation that the check
+//! must notice.
 
 pub(crate) mod alike;
 mod clocks;
@@ -53,7 +54,7 @@ const CHECKS: [Check; 14] = [
     Check { name: "doc commands", run: commands::check },
 ];
 
-/// Whether a finding fails the run.
+/// The severity of a finding, which says whether the finding fails the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Severity {
     Failure,

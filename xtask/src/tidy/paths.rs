@@ -1,8 +1,8 @@
 //! Checks that paths that documents name exist.
 //!
-//! Invariant: a path is compared with the tracked files, never with other files on this machine. The
-//! form `a/{b,c}` means both `a/b` and `a/c`. A path is checked only up to a component with `*` or
-//! `<name>`.
+//! Invariant: the check compares a path with the files that git tracks, never with other files on
+//! this machine. The form `a/{b,c}` means both `a/b` and `a/c`. The check reads a path only up to a
+//! component with `*` or `<name>`.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::bench_history::HISTORY;
 const ROOTS: [&str; 8] =
     ["crates/", "docs/", "scenarios/", "xtask/", "examples/", "profiles/", ".ci/", "p4/"];
 
-/// Files that commands create. A fresh checkout may lack these files.
+/// Files that commands of this repository create. A fresh checkout may not contain these files.
 const GENERATED: [&str; 1] = [HISTORY];
 
 /// Returns one failure for each path that does not exist.
@@ -66,7 +66,8 @@ fn missing_words(tree: &Tree, named: &Named) -> Vec<(usize, String)> {
     missing
 }
 
-/// Returns whether the word after this one is a file that the command writes.
+/// Returns whether `word` is a flag or redirection that is followed by the name of a file that the
+/// command writes.
 fn names_output(word: &str) -> bool {
     [">", ">>", "-o"].contains(&word) || word.starts_with("--out")
 }
@@ -90,8 +91,8 @@ fn alternatives(word: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the path without the text that follows it in prose (`:12`, `::Item`, `#part`, a full stop),
-/// and without parts that are only placeholders for a name (`<name>`, `*`, `…`).
+/// Returns the path without the text that follows it in prose (`:12`, `::Item`, `#part`, a full
+/// stop), and without components that are only placeholders for a name (`<name>`, `*`, `…`).
 fn checkable(word: &str) -> String {
     let end = word.find([':', '#', '?']).unwrap_or(word.len());
     let fixed = word[..end].split('/').take_while(|part| !part.contains(['*', '<', '$', '…']));

@@ -1,8 +1,8 @@
-//! Checks that comments name their objects: words that refer to an object without naming it must stay
-//! rare.
+//! Checks that comments name the objects that they describe. Words that refer to an object without
+//! naming the object must stay rare.
 //!
-//! Invariant: words are counted only in comments with `//`, `///` and `//!`. The words are counted for
-//! each crate, including its tests.
+//! Invariant: the check counts words only in comments with `//`, `///` and `//!`. The check counts
+//! the words of each crate separately, including the crate's tests.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::Finding;
 use super::tree::Tree;
 
 const COUNTED: [&str; 5] = ["what", "who", "whoever", "nobody", "somebody"];
-/// The largest allowed number of such words in 1,000 words of a crate's comments.
+/// The largest allowed number of counted words per 1,000 words of a crate's comments.
 const RATE_MAX: f64 = 3.0;
 
 /// The number of words in the comments of a crate.
@@ -28,7 +28,7 @@ impl Count {
     }
 }
 
-/// Returns one failure for each crate with more such words than allowed.
+/// Returns one failure for each crate whose comments have more counted words than allowed.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, count) in counts(tree) {
@@ -94,8 +94,8 @@ fn comments(text: &str) -> Vec<&str> {
     comments
 }
 
-/// Returns the length of the literal with which a text begins, if it begins with one. A literal may
-/// contain slashes, which begin no comment.
+/// Returns the length of the literal with which a text begins, if the text begins with a literal. A
+/// literal may contain slashes, which begin no comment.
 fn literal(text: &str) -> Option<usize> {
     let prefix = ["br", "cr", "r", "b", "c", ""].into_iter().find(|it| text.starts_with(it))?;
     let bare = &text[prefix.len()..];

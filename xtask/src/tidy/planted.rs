@@ -1,7 +1,7 @@
 //! Fixtures for the checks, and the test that every check notices a violation.
 //!
-//! Invariant: for each entry of `CHECKS` there is one planted violation. Only the check of this entry
-//! notices the violation. A check that is switched off or broken fails this test.
+//! Invariant: each entry of `CHECKS` has one planted violation, which only the check of this entry
+//! notices. The test fails if a check is switched off or broken.
 
 use tempfile::TempDir;
 

@@ -1,5 +1,5 @@
-//! Checks that protocols are interchangeable: no protocol uses another protocol, and workloads use none
-//! of them.
+//! Checks that protocols are interchangeable: no protocol uses another protocol, and workloads use no
+//! protocol.
 //!
 //! Invariant: every folder in the engine's protocol folder is a protocol. So the checks cover a new
 //! protocol from its first file on.

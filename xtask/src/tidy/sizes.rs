@@ -1,7 +1,7 @@
 //! Checks that files and functions stay small enough for one reading.
 //!
-//! Invariant: beyond the limits of the house style a check gives a warning, because there may be a good
-//! reason. A file beyond the hard limit fails.
+//! Invariant: a file or function longer than the limit of the house style gets a warning, because its
+//! length may have a good reason. A file longer than the hard limit fails the check.
 
 use super::Finding;
 use super::tree::Tree;

@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Mark,
 }
 
-/// A path such as `a::b::c`, written in this form or taken from a `use` with braces.
+/// A path such as `a::b::c`. The file contains the path in this form, or in a `use` with braces.
 #[derive(Debug)]
 pub(super) struct NamePath {
     pub(super) segments: Vec<String>,
@@ -94,8 +94,8 @@ impl Source {
         at
     }
 
-    /// Reads one tree of a `use`. The function stops before the end of the tree, which is one of `,`,
-    /// `}` and `;`.
+    /// Reads one tree of a `use`. The function stops before the token that ends the tree, which is
+    /// `,`, `}` or `;`.
     fn imports(&self, from: usize, prefix: &mut Vec<String>, out: &mut Vec<NamePath>) -> usize {
         let depth = prefix.len();
         let mut at = from;
@@ -150,7 +150,8 @@ impl Source {
         }
     }
 
-    /// Adds token trees. Two colons are added as one token, the separator of a path.
+    /// Adds token trees to the file's tokens. The function adds two colons as one token, the
+    /// separator of a path.
     fn push_trees(&mut self, trees: &[TokenTree], in_test: bool) {
         if is_path_separator(trees) {
             self.push("::", trees[0].span().start().line, in_test, Kind::Mark);
@@ -269,7 +270,7 @@ fn brackets(delimiter: Delimiter) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns whether only tests compile a file, judged by the file's path.
+/// Returns whether only tests compile a file. The function decides by the file's path.
 fn is_test_file(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.split('/').any(|folder| folder == "tests")
 }

@@ -1,9 +1,9 @@
-//! Checks the layers inside a crate, which are called storeys. Files use only files of their own or of
-//! lower storeys, and large circles of files that use each other are refused.
+//! Checks the layers inside a crate, which are called storeys. A file may use only files of its own
+//! storey or of lower storeys. The check also refuses large cycles of files that use each other.
 //!
-//! Invariant: if a crate in the table has storeys, every file of the crate belongs to one. The paths in
-//! a file lead to the file's own storey or to a lower storey. Paths are read as written, after
-//! `crate::` and `super::`, outside of code for tests.
+//! Invariant: if a crate in the table has storeys, every file of the crate belongs to one. The paths
+//! in a file lead to the file's own storey or to a lower storey. The check reads paths as written,
+//! after `crate::` and `super::`, outside of code for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,27 +11,27 @@ use super::Finding;
 use super::source::{NamePath, Source};
 use super::tree::Tree;
 
-/// The largest number of files in a circle. Files in one circle must be understood together, which is
-/// too hard for more files than this.
+/// The largest allowed number of files in a cycle of files that use each other. A reader must
+/// understand the files of a cycle together, which is too hard for more files.
 const CIRCLE: usize = 8;
 
 /// A crate for which the rule is checked.
 struct Crate {
     /// The folder of the crate's manifest.
     folder: &'static str,
-    /// The storeys of the crate from the lowest to the highest. If the crate has no storeys, only
-    /// circles are checked.
+    /// The storeys of the crate from the lowest to the highest. If the crate has no storeys, the
+    /// check checks only cycles.
     storeys: &'static [Storey],
-    /// The largest allowed circle of files. The number is [`CIRCLE`], or a larger number for a crate
-    /// with an old circle, which must not grow.
+    /// The largest allowed number of files in a cycle. The number is [`CIRCLE`], or a larger number
+    /// for a crate with an old cycle, which must not grow.
     circle: usize,
 }
 
 /// Modules of one storey. The modules of a storey may use each other and all modules of lower storeys.
 struct Storey {
     name: &'static str,
-    /// The paths of the modules (`index`, `index::btree`). Each path includes all modules inside it. If
-    /// several paths include a module, the longest path counts.
+    /// The paths of the modules (`index`, `index::btree`). The path of a module includes all modules
+    /// inside this module. If several of these paths include a module, the longest path counts.
     modules: &'static [&'static str],
 }
 
@@ -91,8 +91,8 @@ const TABLE: &[Crate] = &[
     Crate { folder: "xtask", storeys: &[], circle: CIRCLE },
 ];
 
-/// Returns one failure for each path that leads to a higher storey, for each file without a storey, and
-/// for each circle that is too large.
+/// Returns one failure for each path that leads to a higher storey, for each file without a storey,
+/// and for each cycle that is too large.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     TABLE.iter().flat_map(|each| judge(tree, each)).collect()
 }
@@ -105,7 +105,7 @@ fn judge(tree: &Tree, rules: &Crate) -> Vec<Finding> {
     findings
 }
 
-/// A file that uses another file, and the line of the path that shows the use.
+/// A use of one file by another file, and the line of the path that shows this use.
 struct Arrow<'a> {
     from: &'a str,
     to: &'a str,
@@ -213,7 +213,8 @@ fn absolute(from: &str, path: &NamePath) -> Option<Vec<String>> {
     Some(base)
 }
 
-/// Returns the rank of a module's storey. If several paths include the module, the longest path counts.
+/// Returns the rank of a module's storey, counted from the lowest storey. If several paths include
+/// the module, the longest path counts.
 fn rank(module: &str, storeys: &[Storey]) -> Option<usize> {
     let named = storeys.iter().enumerate().flat_map(|(rank, storey)| {
         storey
@@ -225,7 +226,7 @@ fn rank(module: &str, storeys: &[Storey]) -> Option<usize> {
     named.max().map(|(_, rank)| rank)
 }
 
-/// Returns failures for paths that lead to a higher storey, and for files without a storey.
+/// Returns one failure for each path that lead to a higher storey, and for files without a storey.
 fn climbs(modules: &Modules<'_>, arrows: &[Arrow<'_>], storeys: &[Storey]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if storeys.is_empty() {
@@ -253,8 +254,8 @@ fn climbs(modules: &Modules<'_>, arrows: &[Arrow<'_>], storeys: &[Storey]) -> Ve
     findings
 }
 
-/// Returns one failure for each circle with too many files. In a circle, each file reaches all other
-/// files.
+/// Returns one failure for each cycle with too many files. In a cycle, each file reaches all other
+/// files along uses.
 fn circles(modules: &Modules<'_>, arrows: &[Arrow<'_>], most: usize) -> Vec<Finding> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for arrow in arrows {
@@ -367,8 +368,8 @@ mod tests {
         );
     }
 
-    /// Makes a ring of files: `steps::a` uses `steps::b`, and so on, and the last file uses the first
-    /// file.
+    /// Creates a ring of files: `steps::a` uses `steps::b`, and so on, and the last file uses the
+    /// first file.
     fn ring(files: usize) -> Vec<String> {
         let texts: Vec<(String, String)> = (0..files)
             .map(|at| {

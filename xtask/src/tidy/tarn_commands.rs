@@ -1,9 +1,9 @@
 //! The commands and flags of the `tarn` program, read from a file that the program's own test keeps up
 //! to date.
 //!
-//! Invariant: the check builds no program to know the commands. A test of the program (`command_tree`)
-//! fails if the file differs from the program's command line. So a document that agrees with the file
-//! agrees with the program.
+//! Invariant: the check learns the commands without building the program. A test of the program
+//! (`command_tree`) fails if the file differs from the program's command line. So a document that
+//! agrees with the file agrees with the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +18,14 @@ pub(super) struct TarnCommand {
     pub(super) takes_arguments: bool,
 }
 
-/// All commands, by their words, for example `tarn`, `tarn sim` and `tarn sim nic`.
+/// All commands of the `tarn` program, by their words, for example `tarn`, `tarn sim` and `tarn sim
+/// nic`.
 #[derive(Debug, Default)]
 pub(super) struct TarnCommands(BTreeMap<String, TarnCommand>);
 
 impl TarnCommands {
-    /// Reads the file. A line that is not indented is a command. An indented line is a flag of the
-    /// command above it.
+    /// Reads the text of the file. A line that is not indented is a command. An indented line is a
+    /// flag of the command above it.
     pub(super) fn parse(text: &str) -> Self {
         let mut commands = BTreeMap::new();
         let mut last = String::new();

@@ -1,7 +1,7 @@
-//! The tree that the checks read: its files, Rust sources and packages.
+//! The source tree that the checks read: its files, Rust sources and packages.
 //!
-//! Invariant: the tree is loaded once and never written. A file that git ignores is not part of the
-//! tree. So a file that exists only on this machine cannot satisfy a check.
+//! Invariant: the tool loads the tree once and never writes to it. A file that git ignores is not
+//! part of the tree. So a file that exists only on this machine cannot satisfy a check.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Loads the tree of the workspace, without building anything.
+    /// Loads the tree of the workspace. The function builds no program.
     pub(super) fn of_workspace(root: &Path) -> Result<Self, Error> {
         let metadata = Metadata::read(root)?;
         let packages: Vec<Package> = metadata.members().into_iter().cloned().collect();

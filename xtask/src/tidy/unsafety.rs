@@ -1,6 +1,7 @@
 //! Checks that `unsafe` code is used only where memory is shared or foreign.
 //!
-//! Invariant: outside of the folders below, the keyword does not occur, not even in tests.
+//! Invariant: outside of the folders in `ALLOWED`, the keyword `unsafe` does not occur, not even in
+//! tests.
 
 use super::Finding;
 use super::source::Kind;
@@ -11,7 +12,7 @@ use super::tree::Tree;
 const ALLOWED: [&str; 4] =
     ["crates/fabric/src/local/", "crates/fabric/tests/loom.rs", "crates/sim/", "crates/net/"];
 
-/// Returns one failure for each `unsafe` in another place.
+/// Returns one failure for each `unsafe` outside of the allowed folders.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let elsewhere = tree
         .sources

@@ -1,4 +1,5 @@
-//! Checks for text that must not be left in the tree: unfinished code, and paths of one machine.
+//! Checks that the tree contains no forbidden text: marks of unfinished code, and paths of one
+//! machine.
 //!
 //! Invariant: this file builds the forbidden words from two halves each, so that the file passes its
 //! own check.
@@ -9,7 +10,7 @@ use super::tree::Tree;
 const UNFINISHED: [&str; 3] =
     [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("d", "bg!(")];
 
-/// The beginnings of absolute paths that exist on one person's machine only.
+/// The beginnings of absolute paths that exist only on one person's machine.
 const MACHINE_PATHS: [&str; 3] =
     [concat!("/ro", "ot"), concat!("/wo", "rk"), concat!("/tmp/", "bash")];
 
@@ -41,8 +42,8 @@ fn contains_macro(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| !line[..at].ends_with(is_word))
 }
 
-/// Returns whether a line contains an absolute path that begins with the word. The word must not be a
-/// part of a longer path, and the last folder in it must be a whole name.
+/// Returns whether a line contains an absolute path that begins with the word. The word must not lie
+/// inside a longer path, and the last folder in the word must be a whole name.
 fn contains_path(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

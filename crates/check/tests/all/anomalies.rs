@@ -1,4 +1,5 @@
-//! One small history written by hand for every anomaly, and its correct neighbours.
+//! Tests the checker on small histories written by hand: one history for every anomaly, and similar
+//! correct histories.
 //!
 //! Source of the examples: Berenson et al., *A Critique of ANSI SQL Isolation Levels*, SIGMOD 1995;
 //! Fekete, O'Neil and O'Neil, *A Read-Only Transaction Anomaly Under Snapshot Isolation*, SIGMOD
@@ -154,7 +155,7 @@ fn unrepeatable_read() {
 
 #[test]
 fn read_only_anomaly() {
-    // Withdrawal T1 and deposit T2 are write skew only together with the report of T3.
+    // Withdrawal T1 and deposit T2 are write skew only together with T3, which reads both records.
     let withdrawal = txn(1).read(X, 1).read(Y, 1).write(X, 2, Update);
     let deposit = txn(2).read(Y, 1).write(Y, 2, Update);
     accepted(vec![withdrawal.clone(), deposit.clone()]);
@@ -202,7 +203,7 @@ fn other_cycles_through_real_time() {
 
 #[test]
 fn a_cycle_without_real_time_is_preferred() {
-    // T1 and T2 are in both kinds of cycle.
+    // T1 and T2 are in a cycle without real time, and also in a cycle with a real-time edge.
     refused(
         vec![
             at(1, 0, 10).read(X, 1).write(Y, 2, Update),
@@ -215,8 +216,8 @@ fn a_cycle_without_real_time_is_preferred() {
 
 #[test]
 fn the_shortest_cycle_is_shown_also_if_real_time_closes_it() {
-    // Each transaction reads the version that the next overwrites, and the last was over long
-    // before the first began.
+    // Each transaction reads the version that the next transaction overwrites. The last transaction
+    // completed long before the first one was invoked.
     let record = |key: u64| RecordId::new(0, key);
     let ring = |id: u64| {
         let read = record(id % 21);
@@ -238,7 +239,8 @@ fn a_read_of_an_own_write_is_no_anomaly() {
     let own = "read of its own write";
     let update = || txn(1).read(X, 1).write(X, 2, Update);
     accepted(vec![update()]);
-    // A read of another value than the transaction wrote, of the same value, and of none.
+    // T1 reads its own write: first with another value than it wrote, then with the same value, and
+    // then without a value.
     let wrote = || marked_write(update(), 0xa);
     let report = refused(vec![marked_read(wrote().read(X, 2), 0xb)], &[own]);
     assert!(
@@ -250,16 +252,17 @@ fn a_read_of_an_own_write_is_no_anomaly() {
     );
     refused(vec![marked_read(wrote().read(X, 2), 0xa)], &[own]);
     refused(vec![update().read(X, 2)], &[own]);
-    // An insert that its own transaction found before making it.
+    // The transaction found its own insert before it made the insert.
     refused(vec![txn(1).read(X, 3).write(X, 3, Insert)], &[own]);
-    // A delete that its own transaction found before making it: at its version and behind it.
+    // The transaction found its own delete before it made the delete: at the version of the delete,
+    // and after this version.
     for floor in [2, 3] {
         refused(vec![txn(1).read(X, 1).write(X, 2, Delete).read_absent(X, floor)], &[own]);
         refused(vec![txn(1).read_absent(X, floor).write(X, 2, Delete), txn(2).read(X, 1)], &[own]);
     }
     refused(vec![txn(1).read(X, 2).write(X, 2, Delete)], &[own]);
-    // The reads of an aborted transaction promise nothing. Those of an unknown one count if another
-    // transaction saw its writes.
+    // The reads of an aborted transaction do not count. The reads of an unknown transaction count if
+    // another transaction saw its writes.
     accepted(vec![update().read(X, 2).with_outcome(Outcome::Aborted)]);
     accepted(vec![unknown(update().read(X, 2))]);
     refused(vec![unknown(update().read(X, 2)), txn(2).read(X, 2)], &[own]);
@@ -267,7 +270,8 @@ fn a_read_of_an_own_write_is_no_anomaly() {
 
 #[test]
 fn phantom_on_an_absent_key() {
-    // Each checks that the other's key is not there, then inserts its own.
+    // Each transaction checks that the key of the other transaction is absent, and then inserts its
+    // own key.
     refused(
         vec![
             txn(1).read_absent(X, 0).write(Y, 1, Insert),
@@ -330,7 +334,7 @@ fn torn_value() {
     assert!(report.to_string().contains(
         "savings[1] version 2: T1 wrote a value with fingerprint 0xa, T3 read one with 0xb"
     ));
-    // Also where the write is not recorded: reads of the initial version.
+    // Two reads of the initial version, whose write is not recorded, may also disagree on the value.
     let [one, other] = [(1, 7), (2, 8)].map(|(id, value)| marked_read(txn(id).read(X, 1), value));
     refused(vec![one, other], &["value mismatch"]);
 }
@@ -346,7 +350,7 @@ fn an_unknown_transaction_is_accepted_either_way() {
     assert_eq!((report.counts.unknown_observed, report.counts.unknown_dropped), (1, 0));
     let report = accepted(vec![update(), at(2, 20, 30).read(X, 1)]);
     assert_eq!((report.counts.unknown_observed, report.counts.unknown_dropped), (0, 1));
-    // It may take effect long after its client gave up, but only once.
+    // An unknown transaction may take effect long after its client stopped waiting, but only once.
     accepted(vec![update(), at(2, 20, 30).read(X, 1), at(3, 40, 50).read(X, 2)]);
     refused(
         vec![update(), at(2, 20, 30).read(X, 2), at(3, 40, 50).read(X, 1)],
@@ -362,7 +366,7 @@ fn an_unknown_transaction_takes_effect_as_a_whole() {
 
 #[test]
 fn unknown_transactions_are_observed_through_one_another() {
-    // T3 shows T2, T2 shows T1, and T1 makes T4 impossible.
+    // T3 observes T2, T2 observes T1, and the commit of T1 makes the reads of T4 impossible.
     let chain = |observer: Transaction| {
         vec![
             unknown(txn(1).write(X, 2, Update).write(Z, 2, Update)),
@@ -397,7 +401,8 @@ fn an_absence_shows_an_unknown_delete() {
 
 #[test]
 fn it_may_stay_open_which_unknown_delete_was_seen() {
-    // T1's delete would be a contradiction, T2's is not.
+    // If T3 and T4 observed T1's delete, the history would have a cycle. If they observed T2's
+    // delete, it has none.
     let report = accepted(vec![
         unknown(txn(1).write(X, 2, Delete).read(Y, 2)),
         unknown(txn(2).write(X, 3, Delete)),
@@ -405,7 +410,8 @@ fn it_may_stay_open_which_unknown_delete_was_seen() {
         txn(4).read_absent(X, 3).write(Y, 2, Update),
     ]);
     assert_eq!(report.settlements_tried, 2);
-    // Two unknown writers of one version: the value tells, or both are tried.
+    // Two unknown transactions wrote the same version. If the value read shows its writer, the
+    // checker includes this writer, and otherwise it tries both.
     let writers = |reader: Transaction| {
         vec![
             unknown(marked_write(txn(1).read(Y, 1).write(X, 2, Update), 0xa)),

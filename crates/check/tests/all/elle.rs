@@ -1,4 +1,4 @@
-//! The export for Elle, against lines written by hand.
+//! Compares the export for Elle with lines written by hand.
 
 use crate::common::{X, Y, at, history};
 use tarn_check::WriteKind::{Delete, Insert, Update};
@@ -63,7 +63,7 @@ fn outcomes_and_processes() {
         "{:index 0, :type :invoke, :process 0, :f :txn, :time 0,",
         "{:index 1, :type :fail, :process 0, :f :txn, :time 10,",
         "{:index 2, :type :invoke, :process 0, :f :txn, :time 20,",
-        // Process 0 is never heard of again until its :info at the end.
+        // Process 0 has no further event until its :info at the end.
         "{:index 3, :type :invoke, :process 1, :f :txn, :time 40,",
         "{:index 4, :type :ok, :process 1, :f :txn, :time 50,",
         "{:index 5, :type :invoke, :process 1, :f :txn, :time 60,",
@@ -74,7 +74,8 @@ fn outcomes_and_processes() {
     for (line, start) in lines.iter().zip(starts) {
         assert!(line.starts_with(start), "{line}");
     }
-    // The aborted read shows the version read; the unobserved unknown write is in no list.
+    // The read by an aborted transaction shows the version that was read. The unobserved write of the
+    // unknown transaction is in no list.
     assert!(lines[4].ends_with(r#":value [[:r "savings:1" [2]]]}"#), "{}", lines[4]);
 }
 

@@ -1,5 +1,5 @@
-//! History files: a file that was written is read back, and a broken one is refused in words that
-//! say the place.
+//! Tests of history files. The reader reads a written file back, and refuses a broken file with an
+//! error that names the broken place.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn folder() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The sample's file, as text.
+/// Returns the text of the sample's history file.
 fn text() -> String {
     let (_folder, path) = folder();
     sample().write_to(&path).expect("written");

@@ -1,6 +1,7 @@
 //! The tests of the checker, in one program.
 //!
-//! Invariant: each file checks on its own; they share only the fixed code of `common` and `replay`.
+//! Invariant: each test file works without the other test files. The test files share only the code
+//! of `common` and `replay`.
 
 mod anomalies;
 mod common;

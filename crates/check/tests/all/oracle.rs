@@ -1,8 +1,9 @@
-//! The checker against an oracle that knows no graphs: it tries every set of unknown transactions
-//! and every serial order of small random histories and replays the operations one by one.
+//! Compares the checker with an oracle that uses no graphs. For small random histories, the oracle
+//! tries every set of unknown transactions and every serial order. The oracle replays the operations
+//! of each serial order one by one.
 //!
-//! Invariant: both must agree on every history, correct ones and mutated ones, at every level. The cases
-//! are the same on every run.
+//! Invariant: checker and oracle agree at every isolation level on every history, whether the history
+//! is correct or mutated. The random histories are the same on every run.
 
 use crate::{common, replay};
 use proptest::prelude::*;
@@ -26,15 +27,16 @@ enum Action {
 #[derive(Clone, Debug)]
 struct Plan {
     actions: Vec<(usize, Action)>,
-    /// The times from its invocation to its turn, and from its turn to its completion.
+    /// The time from the transaction's invocation to its turn, and the time from its turn to its
+    /// completion.
     spread: (u64, u64),
-    /// 0: aborted. 1: unknown, and it happened. 2: unknown, and it did not happen. Others:
-    /// committed.
+    /// The transaction's outcome. 0: aborted. 1: unknown, and the transaction took effect. 2:
+    /// unknown, and the transaction took no effect. Other values: committed.
     fate: u8,
     gap: u64,
 }
 
-/// One change to a recorded history.
+/// One change that a test makes to a recorded history.
 #[derive(Clone, Debug)]
 struct Mutation {
     txn: prop::sample::Index,
@@ -62,7 +64,7 @@ fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
     prop::collection::vec(mutation, 1..4)
 }
 
-/// State of a record while a plan runs.
+/// The state of a record while the plans run.
 #[derive(Clone, Copy)]
 struct State {
     version: u64,
@@ -70,7 +72,7 @@ struct State {
     fingerprint: u64,
 }
 
-/// Runs the plans one after the other.
+/// Runs the plans one after the other, and records the history.
 fn run(plans: &[Plan]) -> History {
     let there = |version| State { version, present: true, fingerprint: 99 };
     let mut states = [there(1), State { version: 0, present: false, fingerprint: 0 }, there(2)];
@@ -124,9 +126,9 @@ fn execute(plan: &Plan, turn: u64, states: &mut [State]) -> (Vec<Read>, Vec<Writ
     (reads, writes)
 }
 
-/// Makes a read of a transaction's own write: as it was written, or with another value. It may also
-/// show a deleted record as present or a written one as absent, or a record as absent some versions
-/// later.
+/// Creates a read of a transaction's own write, with the written value or with another value. The
+/// read may also show a deleted record as present, or a written record as absent. The read may also
+/// show a record as absent some versions later.
 fn own_read(write: &Write, number: u64) -> Read {
     let is_there = write.kind != WriteKind::Delete;
     let seen = |later, present, fingerprint| Read {
@@ -187,14 +189,14 @@ fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// The checker's verdicts on a history.
+/// The checker's verdicts on a history at several isolation levels.
 #[derive(Clone, Copy)]
 struct Verdicts {
     strict: bool,
     snapshots: bool,
 }
 
-/// Writes a history as a file and reads it again; asserts that nothing is lost.
+/// Writes a history in the file format and reads it again. Asserts that the history is unchanged.
 fn through_a_file(history: &History) -> History {
     let line = |txn| serde_json::to_string(txn).expect("a transaction is JSON") + "\n";
     let text: String =
@@ -238,8 +240,8 @@ proptest! {
 proptest! {
     #![proptest_config(config(10_000))]
 
-    /// Reads before a transaction's own inserts, updates and deletes stay as they were; one more
-    /// read stands behind one of the writes.
+    /// The reads before a transaction's own inserts, updates and deletes stay unchanged. The test
+    /// adds one more read after one of these writes.
     #[test]
     fn a_read_of_its_own_write_is_refused(
         plans in plans(),
@@ -273,7 +275,8 @@ proptest! {
     }
 }
 
-/// Makes operations at random, most of them impossible; the few possible ones are the hard cases.
+/// Generates histories with arbitrary operations. Most of these histories are impossible, and the few
+/// possible ones are the hard cases for the checker.
 #[test]
 fn arbitrary_histories_are_judged_alike() {
     let mut random = common::Random(7);
@@ -290,8 +293,8 @@ fn arbitrary_histories_are_judged_alike() {
     assert!(skewed > 30, "too few are snapshot isolated alone: {skewed}");
 }
 
-/// A transaction of a run under snapshot isolation: how many commits its snapshot lags behind, the
-/// records that it reads, and those that it would write.
+/// A transaction of a run under snapshot isolation: the number of commits by which its snapshot is
+/// old, the records that it reads, and the records that it tries to write.
 #[derive(Clone, Debug)]
 struct Snapshot {
     lag: usize,
@@ -308,8 +311,8 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
     prop::collection::vec(one, 2..7)
 }
 
-/// Runs them in the order of their commits. A transaction that would overwrite a version newer than
-/// its snapshot does not write it.
+/// Runs the transactions in the order of their commits. A transaction omits a write that would
+/// overwrite a version newer than its snapshot.
 fn run_on_snapshots(all: &[Snapshot]) -> History {
     let mut states = vec![[1u64; RECORDS]];
     let mut transactions = Vec::new();
@@ -356,8 +359,8 @@ proptest! {
     }
 }
 
-/// Returns the length of a shortest cycle of the graph of committed transactions. Each edge is
-/// written out, those of real time included.
+/// Returns the length of a shortest cycle of the graph of committed transactions. The function stores
+/// every edge of the graph, including every edge of real time.
 fn shortest_cycle(history: &History) -> Option<usize> {
     let txns = &history.transactions;
     let over_before = |one: usize, other: usize| txns[one].completed_ns < txns[other].invoked_ns;
@@ -385,7 +388,8 @@ fn shortest_cycle(history: &History) -> Option<usize> {
             }
         }
     }
-    // The transactions that can be reached in `length` steps, until one reaches itself.
+    // The transactions that can be reached in `length` steps. The loop ends when a transaction
+    // reaches itself.
     let mut reached = after.clone();
     (0..txns.len()).for_each(|at| {
         after[at][at] = false;
@@ -405,7 +409,7 @@ fn shortest_cycle(history: &History) -> Option<usize> {
     None
 }
 
-/// If a history has no fault but cycles, the report shows a shortest one.
+/// If a history has no anomalies except cycles, the report shows a shortest cycle.
 #[test]
 fn a_shortest_cycle_is_shown() {
     let mut random = common::Random(9);
@@ -427,8 +431,8 @@ fn a_shortest_cycle_is_shown() {
     assert!(lengths[0] > 100 && lengths[2..6].iter().all(|count| *count > 3), "{lengths:?}");
 }
 
-/// Makes transactions that each read and write a few records, in an order that cannot be explained,
-/// over a time in which some are over before others begin.
+/// Generates a history of transactions that each read and write a few records. No serial order
+/// explains these reads and writes, and some transactions complete before others are invoked.
 fn tangled(random: &mut common::Random) -> History {
     let mut versions = [1u64; RECORDS];
     let transactions = (1..=4 + random.below(5)).map(|id| {
@@ -448,7 +452,7 @@ fn tangled(random: &mut common::Random) -> History {
     History { tables: vec!["t".to_owned()], transactions, ..History::default() }
 }
 
-/// The generator also makes histories that serializability forbids.
+/// The random generator also generates histories that serializability forbids.
 #[test]
 fn a_run_on_snapshots_may_be_skewed() {
     let skew = |read: usize, write: usize, lag| Snapshot {

@@ -1,7 +1,8 @@
-//! Large histories: the checker is near-linear, and a single fault in a large run is found and
-//! shown by a short cycle.
+//! Large histories: the checker takes near-linear time. The checker finds a single fault in a large
+//! run and shows it by a short cycle.
 //!
-//! Run with `--release -- --nocapture` for a million transactions and the times.
+//! Run these tests with `--release -- --nocapture` to check a million transactions and to see the
+//! times.
 
 use crate::common::{self, Random};
 use std::time::Instant;
@@ -14,11 +15,13 @@ use tarn_check::{
 
 const TRANSACTIONS: u64 = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
 
-/// Makes a serial run of transactions of four operations each over `records` records. The lifetime
-/// of each overlaps some fifty others; one in a hundred aborted, one in a thousand is unknown.
+/// Generates a serial run of transactions over `records` records, with four operations per
+/// transaction. The time of each transaction overlaps the times of some fifty others. One transaction
+/// in a hundred is aborted, and one in a thousand is unknown.
 fn run(transactions: u64, records: u64) -> History {
     let mut random = Random(11);
-    // Version and whether the record is there; odd keys begin absent.
+    // For each record its version, and whether the record is present. Records with odd keys are
+    // absent at first.
     let mut states: Vec<(u64, bool)> = (0..records).map(|key| (key % 2, key % 2 == 0)).collect();
     let mut history = common::history(Vec::new());
     for turn in 1..=transactions {
@@ -94,11 +97,11 @@ fn a_large_run_on_few_records() {
     assert!(report.is_accepted(), "{report}");
 }
 
-/// Like [`run`], under snapshot isolation: snapshots are up to fifty commits old, and a record is
-/// written only if it was not written since.
+/// Like [`run`], but under snapshot isolation. Snapshots are up to fifty commits old. A transaction
+/// writes a record only if the record was not written since the transaction's snapshot.
 fn run_on_snapshots(transactions: u64, records: u64) -> History {
     let mut random = Random(13);
-    // For each record: the times and versions of its writes, ascending.
+    // For each record: the times and versions of the record's writes, in ascending order.
     let mut written: Vec<Vec<(u64, u64)>> = vec![vec![(0, 1)]; records as usize];
     let mut history = common::history(Vec::new());
     for turn in 1..=transactions {
@@ -125,7 +128,7 @@ fn run_on_snapshots(transactions: u64, records: u64) -> History {
 
 #[test]
 fn a_large_run_on_snapshots() {
-    // Few records, so that snapshots are old enough for write skew.
+    // The run has few records, so that snapshots are old enough for write skew.
     let mut history = timed("generate", || run_on_snapshots(TRANSACTIONS, TRANSACTIONS / 200));
     let isolation = Isolation::SnapshotIsolation;
     let report = timed("check, snapshots", || check(&history, isolation));
@@ -133,7 +136,8 @@ fn a_large_run_on_snapshots() {
     let report = timed("check, strictly", || check(&history, Isolation::StrictSerializable));
     let class = report.anomalies.iter().find_map(Anomaly::cycle_class).expect("write skew");
     assert_eq!((class.phenomenon, class.real_time), (CyclePhenomenon::G2, false), "{report}");
-    // A transaction that reads one record of a later snapshot than the others.
+    // Changes one transaction so that it reads one record from an older snapshot than its other
+    // records.
     let torn = history
         .transactions
         .iter()
@@ -157,7 +161,7 @@ fn one_stale_read_in_a_large_run() {
         committed(txn) && txn.reads[0].present && txn.reads[0].version > Version(3)
     });
     let read = &mut history.transactions[stale.expect("a late reader")].reads[0];
-    // An earlier version; the resulting cycle is tested, of any kind.
+    // The read gets an earlier version. The test accepts any kind of cycle that results.
     read.version = Version(read.version.0 - 2);
     read.fingerprint = 0;
     let report = timed("check, stale read", || check(&history, Isolation::StrictSerializable));
@@ -166,7 +170,7 @@ fn one_stale_read_in_a_large_run() {
         Anomaly::Cycle { steps, .. } => Some(steps.len()),
         _ => None,
     });
-    // The writer of the next version was over long before.
+    // The writer of the next version completed long before this read, so a cycle of two steps exists.
     assert_eq!(steps, Some(2), "{report}");
 }
 

@@ -1,5 +1,6 @@
-//! Snapshot isolation: a history written by hand for everything that it allows and serializability does not,
-//! and for everything that both refuse.
+//! Tests of snapshot isolation, with histories written by hand. The tests have one history for each
+//! anomaly that snapshot isolation allows and serializability refuses. The tests have one more
+//! history for each anomaly that both levels refuse.
 //!
 //! Source of the examples: Fekete et al., *Making Snapshot Isolation Serializable*, TODS 2005; Fekete,
 //! O'Neil and O'Neil, *A Read-Only Transaction Anomaly Under Snapshot Isolation*, SIGMOD Record 2004;
@@ -14,8 +15,8 @@ fn snapshots(transactions: Vec<Transaction>) -> Report {
     check(&history(transactions), Isolation::SnapshotIsolation)
 }
 
-/// Asserts that snapshot isolation allows the history and serializability does not, for these
-/// reasons.
+/// Asserts that snapshot isolation accepts the history, and that serializability refuses it with
+/// these anomalies.
 #[track_caller]
 fn only_skewed(transactions: Vec<Transaction>, expected: &[&str]) {
     let report = snapshots(transactions.clone());
@@ -24,7 +25,7 @@ fn only_skewed(transactions: Vec<Transaction>, expected: &[&str]) {
     assert_eq!(classes(&report), expected, "{report}");
 }
 
-/// Asserts that snapshot isolation refuses the history for these reasons, and that serializability
+/// Asserts that snapshot isolation refuses the history with these anomalies, and that serializability
 /// refuses it too.
 #[track_caller]
 fn refused(transactions: Vec<Transaction>, expected: &[&str]) -> Report {
@@ -52,7 +53,8 @@ fn a_serializable_history_is_snapshot_isolated() {
         at(3, 40, 50).read(X, 5).write(X, 6, Delete),
         at(4, 60, 70).read_absent(X, 6),
     ]);
-    // Blind writes side by side, and a reader of an old snapshot beside two of them.
+    // T1 and T2 write one record at the same time without reading it, and T3 reads the record from an
+    // old snapshot.
     serial(vec![txn(1).write(X, 2, Update), txn(2).write(X, 3, Update), txn(3).read(X, 1)]);
 }
 
@@ -101,7 +103,8 @@ fn read_only_anomaly() {
 
 #[test]
 fn write_skew_around_real_time() {
-    // T3 began when T2 was over, yet before T1 has committed, whose snapshot is older than both.
+    // T3 began after T2 had completed and before T1 committed. The snapshot of T1 is older than T2
+    // and T3.
     only_skewed(
         vec![
             at(1, 0, 100).read(X, 1).write(Y, 2, Update),
@@ -130,7 +133,7 @@ fn lost_update() {
         vec![txn(1).read(X, 1).write(X, 2, Update), txn(2).read(X, 1).write(X, 3, Update)],
         expected,
     );
-    // The transaction that was missed had read something else.
+    // T1, whose write T2 missed, had not read the record.
     refused(vec![txn(1).write(X, 2, Update), txn(2).read(X, 1).write(X, 3, Update)], expected);
 }
 
@@ -144,7 +147,7 @@ fn lost_update_of_a_record_that_was_absent() {
 
 #[test]
 fn two_that_write_one_record_are_not_side_by_side() {
-    // T2 overwrites T1's version of X, but its snapshot is before T1's commit: it saw the old Y.
+    // T2 overwrites T1's version of X. But T2 saw the old Y, so T2's snapshot is before T1's commit.
     refused(
         vec![txn(1).write(X, 2, Update).write(Y, 2, Update), txn(2).read(Y, 1).write(X, 3, Update)],
         &["G-single"],
@@ -178,8 +181,9 @@ fn long_fork() {
 
 #[test]
 fn long_fork_by_the_clock() {
-    // T4 was over before T1 began, so T1's snapshot has T4's write and not T2's. For T3 it is the
-    // other way round.
+    // T4 completed before T1 was invoked, so T1's snapshot contains the write of T4. T1's snapshot
+    // does not contain the write of T2. T3's snapshot contains the write of T2 and not the write of
+    // T4.
     refused(
         vec![
             at(1, 20, 30).read(X, 1),
@@ -194,16 +198,18 @@ fn long_fork_by_the_clock() {
 #[test]
 fn snapshots_are_of_real_time() {
     let stale = &["G-single-realtime"];
-    // Acknowledged before the reader began, but not read.
+    // The write was acknowledged before the reader began, but the reader did not see it.
     refused(vec![at(1, 0, 10).write(X, 2, Update), at(2, 20, 30).read(X, 1)], stale);
-    // Not acknowledged yet, but read by a transaction that was over before the next reader began.
+    // The write is not acknowledged yet. But a transaction that completed before the next reader
+    // began has read it.
     refused(
         vec![at(1, 0, 100).write(X, 2, Update), at(2, 0, 10).read(X, 2), at(3, 20, 30).read(X, 1)],
         stale,
     );
-    // The end of one and the beginning of the other at one instant: they overlap.
+    // One transaction ends at the same time at which the other begins. Two transactions that meet at
+    // one time count as overlapping.
     serial(vec![at(1, 0, 10).write(X, 2, Update), at(2, 10, 30).read(X, 1)]);
-    // A read of a version that was written only later.
+    // A transaction reads a version that was written only after the transaction had completed.
     refused(vec![at(1, 0, 10).read(X, 2), at(2, 20, 30).write(X, 2, Update)], &["G1c-realtime"]);
 }
 
@@ -232,8 +238,8 @@ fn dirty_reads() {
 #[test]
 fn an_unknown_writer_takes_part_if_it_was_observed() {
     let unknown = |id: u64| at(id, 0, 10).with_outcome(Outcome::Unknown);
-    // The unknown transaction may have committed at any time, so its snapshot is no staler than
-    // others'.
+    // The unknown transaction may have committed at any time, so its snapshot need not be older than
+    // the snapshots of the other transactions.
     only_skewed(
         vec![
             unknown(1).read(X, 1).write(Y, 2, Update),

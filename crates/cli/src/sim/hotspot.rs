@@ -1,7 +1,7 @@
-//! `tarn sim hotspot`: some shards get more requests than others, and after a while other shards
-//! do.
+//! The command `tarn sim hotspot` sends more requests to some shards than to others. After a while other shards
+//! become the hot shards.
 //!
-//! Invariant: the command fails only if a check does, whatever the figures are.
+//! Invariant: the command fails only if a check fails, whatever the measured figures are.
 
 use super::{Settings, Verify, chosen, plan_of};
 use crate::bench::within;
@@ -17,20 +17,21 @@ use tarn_lab::simulate::hotspot::run::HotspotPlan;
 use tarn_lab::simulate::virtual_ms;
 use tarn_store::ids::UsageError;
 
-/// Runs a workload with some hot shards, which change from time to time. Transactions are routed to the owners of
-/// their first records. Three runs differ in the place of the hot shards: dealt out to all compute nodes, all at one
-/// node, and all at one node with resharding. Shows throughput by interval and every move of a shard. The history of
-/// a phase with many moves and the memory are checked, so that no acknowledged transaction is lost.
+/// Runs a workload with some hot shards, which change from time to time. The owner of a transaction's first record
+/// runs the transaction. Three runs differ in the place of the hot shards: distributed over all compute nodes, all at
+/// one node, and all at one node with resharding. The command shows throughput by interval and every move of a shard.
+/// The command checks the memory and the history of a phase with many moves, so that a lost acknowledged transaction
+/// is found.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     settings: Settings,
-    /// Hot shards
+    /// Number of hot shards
     #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = whole,
           allow_negative_numbers = true)]
     hot_shards: u64,
-    /// Share of hot shards in the transactions that write, in percent
+    /// Percentage of the transactions that write which access hot shards
     #[arg(long, value_name = "PERCENT", default_value_t = 60, value_parser = whole,
           allow_negative_numbers = true)]
     hot_share: u64,
@@ -38,15 +39,15 @@ pub struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 2_000.0, value_parser = number,
           allow_negative_numbers = true)]
     hot_ms: f64,
-    /// Interval in which nodes publish their load and read the others'
+    /// Interval at which nodes publish their load and read the loads of other nodes
     #[arg(long, value_name = "MS", default_value_t = 100.0, value_parser = number,
           allow_negative_numbers = true)]
     interval_ms: f64,
-    /// A node is overloaded if its average latency is more than this share of the mean
+    /// A node is overloaded if its average latency is more than this percentage of the mean latency
     #[arg(long, value_name = "PERCENT", default_value_t = 150, value_parser = whole,
           allow_negative_numbers = true)]
     overload: u64,
-    /// Number of such intervals in a row after which a node is overloaded
+    /// Number of successive such intervals after which a node is overloaded
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = whole,
           allow_negative_numbers = true)]
     intervals: u64,
@@ -54,7 +55,7 @@ pub struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = number,
           allow_negative_numbers = true)]
     patience_ms: f64,
-    /// Clients, each with one transaction at a time [default: as many as coordinators]
+    /// Number of clients, each with one transaction at a time [default: as many as coordinators]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     clients: Option<u64>,
     /// One JSON object on standard output instead of the table
@@ -75,7 +76,7 @@ const CLIENTS_MAX: u64 = 1 << 16;
 const MS_MAX: f64 = 60_000.0;
 const RECORDED_MS: f64 = 10.0;
 
-/// Runs the command.
+/// Runs the command `tarn sim hotspot`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let mut settings = arguments.settings.clone();
     settings.workload.get_or_insert_with(|| "smallbank".into());

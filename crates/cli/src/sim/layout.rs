@@ -1,33 +1,33 @@
-//! The flags of `tarn sim` that shape the index.
+//! The flags of `tarn sim` that define the shape of the index.
 //!
-//! Invariant: without any of them the layout is the engine's own.
+//! Invariant: if the user gives none of these flags, the layout is the engine's own layout.
 
 use crate::scenario::whole;
 use tarn_store::ids::UsageError;
 use tarn_store::placement::catalog::Options;
 
-/// The flags that shape the index; see the module's documentation.
+/// The flags that define the shape of the index; see the module's documentation.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct LayoutFlags {
-    /// Slots of an index bucket [default: 8]
+    /// Number of slots of an index bucket [default: 8]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     bucket_slots: Option<u64>,
-    /// Least size of a record's slot in its bucket [default: the size of the row]
+    /// Least size of a record's slot in its bucket, in bytes [default: the size of the row]
     #[arg(long, value_name = "BYTES", value_parser = whole, allow_negative_numbers = true)]
     slot_bytes: Option<u64>,
-    /// Slots laid out for 100 records; fewer than 100 make chains of buckets [default: 200]
+    /// Number of slots laid out for 100 records; fewer than 100 make chains of buckets [default: 200]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     slots_per_100_records: Option<u64>,
-    /// Let a lookup read the whole bucket and its chain, as published systems do, not only a key's bin
+    /// Let a lookup read the whole bucket and its chain, as published systems do, instead of only the bin of the key
     #[arg(long)]
     read_buckets: bool,
 }
 
 impl LayoutFlags {
-    /// Puts them into `options`; the catalog checks whether they fit together.
+    /// Writes the values of the flags to `options`. The catalog checks whether the values fit together.
     ///
     /// # Errors
-    /// A number that no layout can have.
+    /// If a number is not possible in any layout.
     pub(super) fn shape(&self, options: &mut Options) -> Result<(), UsageError> {
         let shape = &mut options.bucket;
         set("bucket-slots", self.bucket_slots, &mut shape.slots)?;

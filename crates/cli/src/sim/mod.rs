@@ -1,6 +1,6 @@
-//! `tarn sim`: a workload on a simulated cluster.
+//! The command `tarn sim` runs a workload on a simulated cluster.
 //!
-//! Invariant: everything that can be refused is refused before anything is simulated.
+//! Invariant: the command refuses wrong settings before it simulates anything.
 
 mod hotspot;
 mod layout;
@@ -25,21 +25,21 @@ use tarn_lab::simulate::run::Plan;
 use tarn_sim::profile::Profile;
 use tarn_store::ids::UsageError;
 
-/// Runs a workload on a simulated cluster, in virtual time. It loads the database at rest and runs a
-/// verification phase, whose history is checked for strict serializability. Then it runs the measured
-/// phase and checks the memory. The same flags and seed give the same report, except for the figures
-/// under `wall`. Time is as regular as the model of the hardware: to look for rare orders, run
+/// Runs a workload on a simulated cluster, in virtual time. The command loads the database while no transaction runs.
+/// Then the command runs a verification phase, and checks the history of this phase for strict serializability. Then
+/// the command runs the measured phase and checks the memory. The same flags and seed give the same report, except
+/// for the figures under `wall`. Time is as regular as in the model of the hardware. To search for rare orders, run
 /// `tarn sim random` instead.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Arguments {
     #[command(flatten)]
     settings: Settings,
-    /// Length of the verification phase in virtual milliseconds; it ends earlier after 100,000
-    /// transactions [default: a fifth of the measured phase, at most 5]
+    /// Length of the verification phase in virtual milliseconds; the phase ends earlier after 100,000 transactions
+    /// [default: a fifth of the measured phase, at most 5]
     #[arg(long, value_name = "MS", value_parser = number, allow_negative_numbers = true)]
     verify_ms: Option<f64>,
-    /// No verification phase
+    /// Run no verification phase
     #[arg(long, conflicts_with = "verify_ms")]
     no_verify: bool,
     /// Write the verification phase's history to this file
@@ -50,20 +50,20 @@ pub struct Arguments {
     /// One JSON object on standard output instead of the table
     #[arg(long)]
     json: bool,
-    /// An instrument to run instead of a workload.
+    /// The instrument that the command runs instead of a workload.
     #[command(subcommand)]
     instrument: Option<Instrument>,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Instrument {
-    /// Give some shards more requests than others, and show how they move
+    /// Send more requests to some shards than to others, and show how these shards move
     Hotspot(Box<hotspot::Arguments>),
-    /// Measure a simulated NIC: rates and latencies of verbs, beside published figures
+    /// Measure a simulated NIC: rates and latencies of verbs, compared with published figures
     Nic(nic::Arguments),
-    /// Let nodes crash under load, and show throughput until it recovers
+    /// Let nodes crash under load, and show throughput until it is normal again
     Outage(Box<outage::Arguments>),
-    /// Run the engine under random schedules, one for each seed, and check each
+    /// Run the engine under random schedules, one for each seed, and check each schedule
     Random(Box<random::Arguments>),
 }
 
@@ -80,7 +80,7 @@ const EXAMPLES: &str = "Examples:
 
 Exit code 0: all checks passed. 1: one failed. 2: bad input.";
 
-/// Runs the command.
+/// Runs the command `tarn sim`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     match &arguments.instrument {
         Some(Instrument::Hotspot(arguments)) => return hotspot::run(arguments),
@@ -101,8 +101,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(verdict::judge(&report.checks, Expected::Clean))
 }
 
-/// Returns the workload that is named. The error also lists the instruments, which may stand in its
-/// place.
+/// Returns the workload that the user named. The error also lists the instruments, which the user may name instead of
+/// a workload.
 fn named(workload: Option<&str>) -> Result<&str, Stop> {
     let given = workload.unwrap_or("nothing");
     if workload.is_some() && tarn_workloads::NAMES.contains(&given) {
@@ -113,13 +113,13 @@ fn named(workload: Option<&str>) -> Result<&str, Stop> {
     Err(Stop::Input(format!("WORKLOAD = {given}; allowed: {allowed}, {instruments}")))
 }
 
-/// The workload of this name with these settings.
+/// Returns the workload of this name with these settings.
 pub(super) fn chosen(workload: &str, settings: &Settings) -> Result<Chosen, UsageError> {
     let Settings { mix_profile, records, zipf, .. } = settings;
     super::bench::chosen(workload, (mix_profile.as_ref(), *records, *zipf))
 }
 
-/// Plans the run, before the length of its verification is known.
+/// Plans the run. At this point the length of its verification phase is not known.
 pub(super) fn plan_of(settings: &Settings, verify: &Verify) -> Result<Plan, Stop> {
     let profile = settings.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
     let profile = with_settings(load_profile("--profile", profile)?, &settings.set)?;
@@ -141,7 +141,7 @@ impl Arguments {
 
 const DEFAULT_PROFILE: &str = "cx5-100g";
 
-/// Returns the profile with the constants that `--set` gives.
+/// Returns the profile with the constants that `--set` changes.
 pub(super) fn with_settings(mut profile: Profile, settings: &[String]) -> Result<Profile, Stop> {
     for setting in settings {
         let refused = |allowed: &str| Stop::Input(format!("--set = {setting}; allowed: {allowed}"));
@@ -160,14 +160,15 @@ pub(super) fn with_settings(mut profile: Profile, settings: &[String]) -> Result
     Ok(profile)
 }
 
-/// Loads a profile by its name or from its file; `argument` is where the name was given.
+/// Loads a profile by its name or from its file. `argument` is the flag or argument that contained the name.
 pub(super) fn load_profile(argument: &str, name: &str) -> Result<Profile, Stop> {
     Profile::load(name).map_err(|error| {
         let text = error.to_string();
         if let Some(problem) = text.strip_prefix("profile = ") {
             return Stop::Input(format!("{argument} = {problem}"));
         }
-        // A fault inside a file: the first line of the text has its place, the last one its reason.
+        // For an error inside a file, the first line of the text contains its place, and the last line contains its
+        // reason.
         let problem = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
         let lines: Vec<&str> = problem.lines().map(str::trim).collect();
         let problem = match lines.as_slice() {

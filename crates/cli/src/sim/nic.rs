@@ -1,7 +1,7 @@
-//! `tarn sim nic`: the behaviour of the simulated hardware, beside measurements of real hardware.
+//! The command `tarn sim nic` compares the behaviour of the simulated hardware with measurements of real hardware.
 //!
-//! Invariant: figures of the model come from runs of the simulator; a published one is shown with its
-//! source, and with the constant that was taken from it, if one was.
+//! Invariant: figures of the model come from runs of the simulator. The command shows a published figure with its
+//! source. If a constant of the model was taken from the figure, the command shows this constant too.
 
 use super::{DEFAULT_PROFILE, load_profile, with_settings};
 use crate::{Stop, Verdict, print_object, say};
@@ -11,19 +11,20 @@ use tarn_lab::simulate::nic::published::Beside;
 use tarn_lab::simulate::nic::{CURVES, Curve, Measurement, Share};
 use tarn_sim::profile::{Change, Profile};
 
-/// Measures one simulated NIC and the processors around it. Shows rates and latencies of verbs and calls
-/// as curves, beside published figures.
+/// Measures one simulated NIC and the processors around it. The command shows rates and latencies of verbs and calls
+/// as curves, and compares them with published figures.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Hardware: a name that `tarn profiles` lists, or a TOML file
     #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
     profile: String,
-    /// Only this curve, or several: latency, clients, depth, payload, doorbell, inline, batching, calls
+    /// Only these curves: latency, clients, depth, payload, doorbell, inline, batching, calls; repeat the flag for
+    /// several
     #[arg(long, value_name = "NAME")]
     curve: Vec<String>,
-    /// One constant of the hardware for this run, for example nic.read_mops=20; several times for
-    /// several
+    /// Set one constant of the hardware for this run, for example nic.read_mops=20; repeat the flag for several
+    /// constants
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// One JSON object on standard output instead of the tables
@@ -50,7 +51,7 @@ struct Object<'a> {
     measurements: &'a [Measurement],
 }
 
-/// Runs the command.
+/// Runs the command `tarn sim nic`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let profile = load_profile("--profile", &arguments.profile)?;
     let profile = with_settings(profile, &arguments.set)?;
@@ -75,7 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(Verdict::Good)
 }
 
-/// Returns the curves that were asked for; all, if none was.
+/// Returns the curves that the user requested. If the user requested none, returns all curves.
 fn curves(names: &[String]) -> Result<Vec<&'static Curve>, Stop> {
     if let Some(name) = names.iter().find(|name| CURVES.iter().all(|curve| curve.name != **name)) {
         let known: Vec<&str> = CURVES.iter().map(|curve| &*curve.name).collect();

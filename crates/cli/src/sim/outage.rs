@@ -1,7 +1,6 @@
-//! `tarn sim outage`: nodes crash under load.
+//! The command `tarn sim outage` lets nodes crash under load.
 //!
-//! Invariant: the command fails only if the memory is not sound afterwards, whatever the figures
-//! are.
+//! Invariant: the command fails only if the memory contains an error afterwards, whatever the measured figures are.
 
 use super::load_profile;
 use crate::bench::within;
@@ -16,56 +15,56 @@ use tarn_lab::outage::{Plan, Shape};
 use tarn_store::ids::UsageError;
 use tarn_workloads::Settings;
 
-/// Lets compute nodes and memory nodes crash under load, all at once, and shows throughput in intervals of
-/// virtual time. While transactions run, compute nodes are recovered and join again, backups are promoted,
-/// and spares are filled. By default the cluster is that of the published measurement of LOTUS.
+/// Lets compute nodes and memory nodes crash under load, all at the same time, and shows throughput in intervals of
+/// virtual time. While transactions run, compute nodes are recovered and join again, backups are promoted, and spare
+/// nodes are filled. The default cluster is that of the published measurement of LOTUS.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// kvs, smallbank, taobench, tatp, tpcc or ycsb
+    /// The workload: kvs, smallbank, taobench, tatp, tpcc or ycsb
     #[arg(value_name = "WORKLOAD", default_value = "smallbank")]
     workload: String,
-    /// Profile of the workload's mix
+    /// The profile of the workload's mix
     #[arg(long, value_name = "NAME")]
     mix_profile: Option<String>,
-    /// Records, as the workload counts them [default: for tpcc the warehouses of its profile; for
-    /// the others 100000]
+    /// Number of records, as the workload counts them [default: for tpcc the warehouses of its profile; for other
+    /// workloads 100000]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     records: Option<u64>,
-    /// Protocol
+    /// Name of the protocol
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
-    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn rules` lists
+    /// Variant: corrected, literal or measured, then ,-SWITCH or ,+SWITCH of the switches that `tarn rules` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
     /// Hardware: a name that `tarn profiles` lists, or a TOML file
     #[arg(long, value_name = "NAME", default_value = "cx3-56g")]
     profile: String,
-    /// Compute nodes
+    /// Number of compute nodes
     #[arg(long, value_name = "COUNT", default_value_t = 9, value_parser = whole,
           allow_negative_numbers = true)]
     compute_nodes: u64,
-    /// Memory nodes
+    /// Number of memory nodes
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = whole,
           allow_negative_numbers = true)]
     memory_nodes: u64,
-    /// Empty memory nodes beside them
+    /// Number of empty memory nodes in addition
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = whole,
           allow_negative_numbers = true)]
     spare_nodes: u64,
-    /// Copies of every record
+    /// Number of copies of every record
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = whole,
           allow_negative_numbers = true)]
     replicas: u64,
-    /// Threads of each compute node that run transactions
+    /// Number of threads of each compute node that run transactions
     #[arg(long, value_name = "COUNT", default_value_t = 9, value_parser = whole,
           allow_negative_numbers = true)]
     threads: u64,
-    /// Coordinators of each thread
+    /// Number of coordinators of each thread
     #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = whole,
           allow_negative_numbers = true)]
     coroutines: u64,
-    /// Virtual milliseconds in all
+    /// Length of the whole run in virtual milliseconds
     #[arg(long, value_name = "MS", default_value_t = 60.0, value_parser = number,
           allow_negative_numbers = true)]
     virtual_ms: f64,
@@ -85,27 +84,28 @@ pub struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = number,
           allow_negative_numbers = true)]
     restart_ms: f64,
-    /// Length of the lease by which a crash of a compute node is noticed; 0: a crash is known at once
+    /// Length of the lease by which other nodes notice the crash of a compute node; 0: nodes notice a crash
+    /// immediately
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = number,
           allow_negative_numbers = true)]
     lease_ms: f64,
-    /// Largest share of a memory node's time that the sweep for locks of dead nodes may take, in percent;
-    /// no transaction waits for the sweep
+    /// Greatest percentage of a memory node's time that the sweep for locks of dead nodes may take; no transaction
+    /// waits for the sweep
     #[arg(long, value_name = "PERCENT", value_parser = whole,
           default_value_t = Pace::default().sweep_share.as_percent().into(),
           allow_negative_numbers = true)]
     sweep_share: u64,
-    /// Largest share of a memory node's time that filling a spare may take, in percent; until the spare
-    /// is full, a copy is missing
+    /// Greatest percentage of a memory node's time that filling a spare node may take; until the spare node is full,
+    /// a copy is missing
     #[arg(long, value_name = "PERCENT", value_parser = whole,
           default_value_t = Pace::default().copy_share.as_percent().into(),
           allow_negative_numbers = true)]
     copy_share: u64,
-    /// Length of an interval
+    /// Length of an interval of the report
     #[arg(long, value_name = "MS", default_value_t = INTERVAL_MS, value_parser = number,
           allow_negative_numbers = true)]
     interval_ms: f64,
-    /// Seed of every generator
+    /// Seed of every random generator
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = whole,
           allow_negative_numbers = true)]
     seed: u64,
@@ -135,7 +135,7 @@ const EXAMPLES: &str = "Examples:
 Exit code 0: the memory is sound afterwards, and every group has its copies again, as far as there are
 spares. 1: otherwise. 2: bad input.";
 
-/// Runs the command.
+/// Runs the command `tarn sim outage`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let svg = arguments.svg.as_deref();
     refuse_own_input(("--svg", svg), &[("--profile", Some(Path::new(&arguments.profile)))])?;
@@ -155,7 +155,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 }
 
 impl Arguments {
-    /// Returns the workload's settings; one that counts warehouses has a size of its own.
+    /// Returns the workload's settings. A workload that counts warehouses has a default size of its own.
     fn workload_settings(&self) -> Settings {
         let has_own = self.workload == "tpcc";
         let records = self.records.or((!has_own).then_some(RECORDS));
@@ -163,14 +163,14 @@ impl Arguments {
     }
 }
 
-/// Checks times that depend on one another: an error names a time and those that bound it.
+/// Checks times that depend on one another. An error names one time and the times that limit it.
 fn check_times(shape: &Shape) -> Result<(), UsageError> {
     let refuse = |field: &str, value: f64, allowed: String| {
         Err(UsageError { field: field.to_owned(), value: value.to_string(), allowed })
     };
     let Shape { virtual_ms, crash_at_ms, interval_ms, .. } = *shape;
-    // The five intervals before the crash show the throughput without it. If the interval is the
-    // default, the error is about the time of the crash.
+    // The five intervals before the crash show the throughput without a crash. If the user did not set the interval,
+    // the error is about the time of the crash.
     let is_given = interval_ms != INTERVAL_MS && crash_at_ms >= INTERVALS_BEFORE * INTERVAL_MS_MIN;
     let longest_ms = (crash_at_ms / INTERVALS_BEFORE).min(INTERVAL_MS_MAX);
     let longest_ms = if is_given { longest_ms } else { INTERVAL_MS_MAX };
@@ -181,7 +181,7 @@ fn check_times(shape: &Shape) -> Result<(), UsageError> {
         );
         return refuse("interval-ms", interval_ms, allowed);
     }
-    // At least one interval is after the crash.
+    // At least one interval must be after the crash.
     let first_ms = INTERVALS_BEFORE * interval_ms;
     if !(first_ms + interval_ms..=VIRTUAL_MS_MAX).contains(&virtual_ms) {
         let least_ms = (crash_at_ms + interval_ms).max(first_ms + interval_ms);

@@ -1,7 +1,7 @@
 //! Turns the flags of `tarn sim` into a plan.
 //!
-//! Invariant: every number that is not allowed is refused by its flag's name, with its value and
-//! the allowed range.
+//! Invariant: the plan refuses every number that is not allowed. The error contains the name of the flag, its value
+//! and the allowed range.
 
 use super::Settings;
 use crate::bench::{cluster, within};
@@ -19,29 +19,29 @@ const VIRTUAL_MS_MAX: f64 = 60_000.0;
 const VERIFY_MS_MAX: f64 = 1_000.0;
 const VERIFY_MS_DEFAULT_MAX: f64 = 5.0;
 const VERIFIED_MAX: u64 = 100_000;
-/// Coordinators of a thread and threads of a node, unless flags say otherwise.
+/// The default number of coordinators of a thread, and the default number of threads of a node.
 const COROUTINES: u64 = 4;
 const THREADS: u64 = 4;
 
-/// The verification phase that is asked for.
+/// The verification phase that the user requests.
 #[derive(Clone, Debug, Default)]
 pub struct Verify {
-    /// Its length, in virtual milliseconds.
+    /// The length of the verification phase, in virtual milliseconds.
     pub ms: Option<f64>,
-    /// Whether it is left out.
+    /// Whether the run has no verification phase.
     pub is_left_out: bool,
-    /// The file for its history.
+    /// The file for the history of the verification phase.
     pub history: Option<PathBuf>,
 }
 
 impl Verify {
-    /// No verification phase.
+    /// Creates the request for no verification phase.
     pub fn none() -> Verify {
         Verify { is_left_out: true, ..Verify::default() }
     }
 }
 
-/// Makes the plan of a run.
+/// Creates the plan of a run.
 pub fn plan(settings: &Settings, verify: &Verify, profile: Profile) -> Result<Plan, UsageError> {
     let virtual_ms = ms("virtual-ms", settings.virtual_ms.unwrap_or(10.0), VIRTUAL_MS_MAX)?;
     let verify_ms = match (verify.is_left_out, verify.ms) {
@@ -119,8 +119,8 @@ fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
     Ok(Config { cluster, profile, threads, coordinators, timestamps })
 }
 
-/// Checks the number of coordinators: every thread has at least one, and none has more than it can
-/// keep.
+/// Checks the number of coordinators. Every thread must have at least one coordinator, and no thread may have more
+/// coordinators than it can keep.
 fn coordinators(
     asked: Option<u64>,
     nodes: u64,
@@ -148,7 +148,7 @@ fn coordinators(
 }
 
 fn ms(field: &str, value: f64, most: f64) -> Result<f64, UsageError> {
-    // Less than a microsecond is too short.
+    // A time of less than a microsecond is too short.
     match (0.001..=most).contains(&value) {
         true => Ok(value),
         false => Err(UsageError {

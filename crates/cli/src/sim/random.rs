@@ -1,7 +1,7 @@
-//! `tarn sim random`: random schedules by seed.
+//! The command `tarn sim random` runs random schedules, one for each seed.
 //!
-//! Invariant: a seed that fails ends the command with exit code 1 and one command that runs it again,
-//! to the same trace.
+//! Invariant: if a seed fails, the command ends with exit code 1. The command prints another command that runs the
+//! seed again, with the same trace.
 
 use super::super::scenario::{number, whole};
 use crate::bench::within;
@@ -24,13 +24,12 @@ const SCHEDULES: u64 = 1_000;
 const JOBS_MAX: u64 = 1_024;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
-/// Runs the engine under random schedules. Each seed draws a small contended cluster: nodes,
-/// replicas, layouts, workload, keys, skew, growth. It draws trouble: delays, stalls and storms of
-/// them, slow nodes, pauses of threads and NICs, a thread that is set back, clocks that are off and
-/// drift. It draws the order of everything that the contract leaves open, and in some seeds the
-/// death of a memory node or of a compute node. Then the history is checked for strict
-/// serializability, the memory against the history, and the workload's invariants. Seeds run until
-/// one fails.
+/// Runs the engine under random schedules. Each seed draws a small contended cluster: nodes, replicas, layouts,
+/// workload, keys, skew, growth. Each seed draws disturbances: delays, stalls and storms of stalls, slow nodes,
+/// pauses of threads and NICs, a thread that is set back, clocks that are wrong and drift. Each seed draws the order
+/// of everything that the contract leaves open. In some seeds a memory node or a compute node dies. Then the command
+/// checks the history for strict serializability, the memory against the history, and the workload's invariants.
+/// Seeds run until one of them fails.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -40,27 +39,28 @@ pub struct Arguments {
     /// The first seed [default: 0]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     first_seed: Option<u64>,
-    /// Run only this seed, for example that of a failure's replay
+    /// Run only this seed, for example the seed in a failure's replay command
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true,
           conflicts_with_all = ["schedules", "first_seed", "seconds"])]
     seed: Option<u64>,
-    /// Begin no seed after this time
+    /// Start no seed after this time
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     seconds: Option<f64>,
-    /// Seeds that run at once; the result does not depend on it [default: one for each processor]
+    /// Number of seeds that run in parallel; the result does not depend on this number [default: one for each
+    /// processor]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     jobs: Option<u64>,
     /// Workload of every seed: mixture, kvs, smallbank, taobench, tatp, tpcc or ycsb [default: each seed draws one]
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
-    /// Protocol
+    /// Name of the protocol
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
-    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of those that
+    /// Variant: corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of the switches that
     /// `tarn rules` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
-    /// Plant a bug of the fabric, of clocks, or of moves of shards, which the checks must notice
+    /// Plant a bug of the fabric, of clocks, or of moves of shards, which the checks must detect
     #[arg(long, value_name = "BUG")]
     plant: Option<Plant>,
     /// Write the history of the seed to this file, whether the seed passes or not
@@ -71,17 +71,17 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Bugs of the fabric, of clocks, and of moves of shards.
+/// The bugs of the fabric, of clocks, and of moves of shards that the command can plant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Plant {
     /// Lines are read and written word by word.
     TornLines,
-    /// A node that is told that it gets a shard serves the shard whatever the map says, and is told
-    /// twice.
+    /// A message tells a node that it gets a shard. The node then serves the shard, whatever the map states, and the
+    /// message comes twice.
     TransferDecides,
-    /// Transactions that hold locks of a shard that moves are aborted by force.
+    /// If a shard moves, transactions that hold its locks are aborted by force.
     ForcedDrain,
-    /// Clocks run fast or slow by far more than their bound.
+    /// Clocks run fast or slow by far more than their assumed limit.
     Drift,
 }
 
@@ -95,10 +95,10 @@ const EXAMPLES: &str = "Examples:
 
 Exit code 0: every seed passed. 1: one failed; `replay` is the command that runs it again. 2: bad input.";
 
-/// Runs the command.
+/// Runs the command `tarn sim random`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if let (Some(path), None) = (&arguments.history, arguments.seed) {
-        // clap allows this flag beside flags that exclude --seed.
+        // clap allows this flag together with flags that exclude --seed.
         let path = path.display();
         return Err(Stop::Input(format!(
             "--history = {path}; allowed: only with --seed, for the history of that seed"
@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         record(&order, path)?;
     }
     let progress = Progress::new();
-    // With only a limit of time, the order goes to the last possible seed.
+    // If only the time is limited, the run may continue to the last possible seed.
     let is_counted = arguments.schedules.is_some() || arguments.seconds.is_none();
     let all = is_counted.then_some(order.schedules);
     let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, all))?;
@@ -124,9 +124,10 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(Verdict::Bad)
 }
 
-/// Writes one seed's history. The seed is run again for it: a sum of many keeps no history.
+/// Writes the history of one seed. The function runs the seed again, because the sum of many seeds contains no
+/// history.
 fn record(order: &Order, path: &Path) -> Result<(), Stop> {
-    // Held open meanwhile, so that no run is lost to a path that cannot be written.
+    // The file stays open during the run. So if the path cannot be written, the error comes before the run.
     let place = WholeFile::create("--history", path)?;
     let ran = run_seed(&order.subject, order.first_seed)?;
     drop(place);

@@ -1,8 +1,8 @@
-//! `tarn sim --sweep`: from flags to points, and from their reports to a table, an object, a page.
+//! The command `tarn sim --sweep` turns flags into points, and the points' reports into a table, a JSON object and a
+//! page.
 //!
-//! Invariant: every point is read, planned and measured for memory before the first one runs, so
-//! that a grid with an impossible point is refused at once. The page appears only when all points
-//! have ended.
+//! Invariant: before the first point runs, the command reads and plans every point and computes its memory. So it
+//! refuses a grid with an impossible point before any point runs. The page appears only when all points have ended.
 
 use super::{Arguments, chosen, plan_of};
 use crate::bench::within;
@@ -22,11 +22,11 @@ use tarn_lab::sweep::{Axis, Point, grid, page};
 /// The flags that make a run a sweep.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SweepFlags {
-    /// Run a grid of points over the values of one of these flags, separated by commas, or by
-    /// semicolons if a value has commas; several times for several flags
+    /// Run a grid of points over the values of one of these flags; commas separate the values, or semicolons if a
+    /// value contains commas; repeat this flag for several flags
     #[arg(long, value_name = "FLAG=VALUE,VALUE")]
     pub sweep: Vec<String>,
-    /// Points that run at once, each in a process of its own [default: as many as processors]
+    /// Number of points that run in parallel, each in a process of its own [default: as many as processors]
     #[arg(long, value_name = "COUNT", value_parser = crate::scenario::whole,
           allow_negative_numbers = true)]
     pub jobs: Option<u64>,
@@ -36,7 +36,7 @@ pub struct SweepFlags {
 }
 
 impl SweepFlags {
-    /// Refuses flags of a sweep, where there is no sweep.
+    /// Refuses flags of a sweep, if the command line contains no `--sweep`.
     pub(super) fn check_alone(&self) -> Result<(), Stop> {
         let jobs = self.jobs.map(|jobs| ("--jobs", jobs.to_string()));
         let html = self.html.as_ref().map(|path| ("--html", path.display().to_string()));
@@ -47,14 +47,14 @@ impl SweepFlags {
     }
 }
 
-/// Flags that are not a point's own, and whether a value follows them.
+/// The flags that belong to the whole sweep, and whether a value follows each flag.
 const OURS: [(&str, bool); 4] =
     [("--sweep", true), ("--jobs", true), ("--html", true), ("--json", false)];
 
-/// Flags with a value that cannot be varied: every point would write the same file.
+/// Flags whose value a sweep cannot vary, because every point would write the same file.
 const FIXED: [&str; 4] = ["sweep", "jobs", "html", "history"];
 
-/// The arguments of one point of the sweep, parsed as the program's command line is parsed.
+/// The arguments of one point of the sweep, which are parsed in the same way as the program's command line.
 #[derive(Parser)]
 #[command(name = "tarn sim")]
 struct PointArguments {
@@ -62,8 +62,8 @@ struct PointArguments {
     arguments: Arguments,
 }
 
-/// Prints a notice if points with more replicas also have more memory nodes, which is the default:
-/// then they differ not only in replicas.
+/// Prints a notice if points with more replicas also have more memory nodes, which is the default. Then the points
+/// differ not only in replicas.
 fn notice_unlike(arguments: &Arguments, axes: &[Axis]) {
     let varies = |name: &str| axes.iter().find(|axis| axis.name == name);
     let is_set = arguments.settings.memory_nodes.is_some() || varies("memory-nodes").is_some();
@@ -77,7 +77,7 @@ fn notice_unlike(arguments: &Arguments, axes: &[Axis]) {
     );
 }
 
-/// Runs the sweep that the flags ask for.
+/// Runs the sweep that the flags request.
 pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let axes = axes(&arguments.sweep.sweep)?;
     if let Some(path) = &arguments.history {
@@ -94,7 +94,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         point.memory_bytes =
             look_at(&point.arguments).map_err(|stop| in_point(&stop_text(stop), &point.name()))?;
     }
-    // After a signal, files are removed and points are ended in order.
+    // After a signal, the program removes its files and ends the running points in order.
     let stop = interrupt::flag()?;
     let html = arguments.sweep.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
@@ -112,7 +112,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(Verdict::Bad)
 }
 
-/// Refuses a page that is one of the profiles: that of all points or that of one.
+/// Refuses an output page that is one of the input profiles: the profile of all points or of one point.
 fn refuse_own_inputs(arguments: &Arguments, axes: &[Axis]) -> Result<(), Stop> {
     let of_all = ("--profile", arguments.settings.profile.as_deref().map(Path::new));
     let of_points = axes.iter().filter(|axis| axis.name == "profile").flat_map(|axis| &axis.values);
@@ -130,7 +130,7 @@ fn run_points(points: &[Point], jobs: usize, stop: &AtomicBool) -> Result<Vec<Do
     })
 }
 
-/// Returns the axes, if their names are flags that can be varied.
+/// Returns the axes of the sweep, if the user may vary the flags that they name.
 fn axes(texts: &[String]) -> Result<Vec<Axis>, Stop> {
     let command = PointArguments::command();
     let allowed: Vec<&str> = command
@@ -151,7 +151,7 @@ fn axes(texts: &[String]) -> Result<Vec<Axis>, Stop> {
     Ok(axes)
 }
 
-/// Returns this program's arguments without those of the sweep.
+/// Returns this program's arguments without the arguments of the sweep.
 fn base(given: impl Iterator<Item = OsString>) -> Result<Vec<String>, Stop> {
     let mut base = Vec::new();
     let mut skip = false;
@@ -171,7 +171,7 @@ fn base(given: impl Iterator<Item = OsString>) -> Result<Vec<String>, Stop> {
     Ok(base)
 }
 
-/// Reads and plans a point; returns the memory that it will take, in bytes.
+/// Reads and plans a point. Returns the number of bytes of memory that the point will take.
 fn look_at(arguments: &[String]) -> Result<u64, Stop> {
     let point = PointArguments::try_parse_from(arguments)
         .map_err(|error| Stop::Input(complaint::of_clap(&error)))?;

@@ -1,13 +1,13 @@
-//! The command line: its output, its refusals, and its exit codes.
+//! Tests of the command line: the program's output, its refusals, and its exit codes.
 //!
-//! Invariant: bad input ends in exactly one line on standard error and exit code 2, and leaves no
-//! file behind.
+//! Invariant: for bad input the program prints exactly one line on standard error, ends with exit code 2, and leaves
+//! no file.
 
 use crate::common::{Ended, tarn, tarn_line};
 use serde_json::Value;
 use std::fs;
 
-/// A run that takes a fraction of a second.
+/// The flags of a run that takes a fraction of a second.
 const SMALL: &str = "--records 200 --seconds 0.1 --verify-seconds 0.1 --coroutines 4";
 
 fn refused(line: &str) -> String {
@@ -181,7 +181,7 @@ fn every_workload_runs_and_reports_its_findings() {
         ("tpcc", "--mix-profile tiny --replicas 2"),
         ("ycsb", "--memory private --mix-profile f"),
     ] {
-        // A warehouse is many records by itself.
+        // A single warehouse contains many records.
         let small = match workload {
             "tpcc" => SMALL.replace("--records 200", "--records 2"),
             _ => SMALL.to_owned(),
@@ -261,7 +261,7 @@ fn help_has_examples() {
     assert!(tarn_line("--version").out.starts_with("tarn "));
 }
 
-/// Only Linux has a device that is always full.
+/// Opens a device that is always full. Only Linux has such a device.
 #[cfg(target_os = "linux")]
 fn full() -> std::process::Stdio {
     fs::OpenOptions::new().write(true).open("/dev/full").expect("a device").into()
@@ -342,7 +342,7 @@ fn a_misspelt_name_gets_a_guess_wherever_a_name_is_given() {
         let said = refused(line);
         assert!(said.ends_with(&format!("; did you mean {meant}?")), "{line}: {said}");
     }
-    // If no name is near, there is no guess.
+    // If no name is similar, the program makes no guess.
     for line in ["bench mongodb", "bench kvs --seed whole", "check no/such/bench"] {
         let said = refused(line);
         assert!(!said.contains("did you mean"), "{line}: {said}");
@@ -364,7 +364,7 @@ fn callers_aborts_are_counted_apart_from_conflicts() {
     assert!(!kvs.out.contains("own aborts"), "{}", kvs.out);
 }
 
-/// A field that the command line cannot set is not written as a flag.
+/// Tests that an error does not write a field as a flag if the command line cannot set the field.
 #[test]
 fn errors_name_existing_flags_only() {
     let said = refused("bench kvs --protocol motor --threads 1024 --coroutines 1024");

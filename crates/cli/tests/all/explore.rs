@@ -1,8 +1,8 @@
-//! The litmus suite through the program: every rule that is taken away is found in a short trace,
-//! and the printed replay prints the same again.
+//! Runs the litmus suite through the program. If a rule is turned off, the program must find the error in a short
+//! trace, and the printed replay must print the same again.
 //!
-//! Invariant checked: each switch of each protocol is planted here or known to change cost alone; a planted
-//! bug shows in the named litmus within `STEPS_MAX` verbs and events.
+//! Invariant checked: each switch of each protocol is turned off in this file, or is known to change only the cost. A
+//! planted bug shows in the named litmus within `STEPS_MAX` verbs and events.
 
 use crate::common::{assert_refused, tarn, tarn_line};
 use serde_json::Value;
@@ -15,15 +15,15 @@ use tarn_lab::schedules::mixture::Layout;
 use tarn_sim::explore::Bounds;
 use tarn_store::history::fingerprint;
 
-/// The verbs that landed and the other events of a whole execution, at most.
+/// The greatest number of verbs that took effect and other events in a whole execution.
 const STEPS_MAX: usize = 30;
 
-/// Bounds for items that are not exhausted in a test. A number of executions is the same
-/// everywhere; a number of seconds is not.
+/// Limits for items that a test does not explore completely. A number of executions is the same on every machine, but
+/// a number of seconds is not.
 const BOUNDED: Bounds = Bounds { executions: 2_000, ..Bounds::NONE };
 const BRIEF: Bounds = Bounds { executions: 300, ..Bounds::NONE };
 
-/// A rule that is taken away, and the litmus, shape and fault with which its absence shows.
+/// A rule that is turned off, and the litmus, shape and fault with which its absence shows.
 struct Planted {
     protocol: &'static str,
     missing: &'static str,
@@ -161,15 +161,15 @@ const PLANTED: &[Planted] = &[
     planted("2pl", ("-check-fences", "split-leaf"), "1x1", FaultKind::None),
 ];
 
-/// The second alone costs a round and breaks nothing: the mark that lets readers pass is raised in
-/// time.
+/// Two switches that are turned off together. The second switch alone costs a round and breaks nothing, because the
+/// mark that lets readers pass is still raised in time.
 const INTENT_FOR_ALL: &str = "-raise-before-validation,-exclusive-if-reads";
 
-/// A way is stale only if, after it was read, a leaf was split and its separator entered: these two
-/// alone take some forty verbs.
+/// The greatest number of steps for stale cached paths. A path is stale only if a leaf was split after the path was
+/// read and the separator of the new leaf was entered. The split and the entry alone take some forty verbs.
 const STEPS_MAX_BY_STALE_WAYS: usize = 60;
 
-/// Switches that change cost and nothing else.
+/// Switches that change only the cost.
 const HARMLESS: &[(&str, &str)] = &[
     ("ford", "-log-every-group"),
     ("ford", "-write-changes-only"),
@@ -188,19 +188,18 @@ const HARMLESS: &[(&str, &str)] = &[
     ("drtm", "-share-leases"),
     ("drtm", "-lock-together"),
     ("dslr", "-wide-counts"),
-    // It matters only beside deaths, for which DSLR promises nothing.
+    // This switch has an effect only if nodes die, and DSLR gives no guarantee in this case.
     ("dslr", "-sibling-with-split"),
 ];
 
-/// Switches that nothing explored shows. Memory of versions is used again after half a second, and
-/// explored time does not pass (the engine's `lotus_torn.rs`). `backups-first` and `whole-decision`
-/// need deaths of a memory node and of a coordinator beside a reader, which half a million
-/// executions do not reach (the engine's tests drive them there: `lotus_memory.rs`). No node opens
-/// shards of the dead here, which is when `await-survivors` matters, and no transaction repeats the
-/// reads that `stray-cells` is about. No index grows here, so that the rules of splits are not
-/// needed (the engine's `growth_lotus.rs`, `growth_weak.rs` and `growth_dies.rs`). Memory is not
-/// near here, and only readers of near memory look for writers (the engine's `multi_get.rs`, and
-/// the fabric's models).
+/// Switches whose absence no exploration shows. Memory of versions is used again only after half a second, and
+/// explored time does not pass (the engine's `lotus_torn.rs`). The rules `backups-first` and `whole-decision` have an
+/// effect only if a memory node and a coordinator die while a reader runs. Half a million executions do not reach
+/// this case (the engine's tests bring it about: `lotus_memory.rs`). The rule `await-survivors` has an effect when a
+/// node opens shards of dead nodes, which no node does here. No transaction here repeats the reads to which
+/// `stray-cells` applies. No index grows here, so the rules of splits have no effect (the engine's `growth_lotus.rs`,
+/// `growth_weak.rs` and `growth_dies.rs`). Memory is not near here, and only readers of near memory check for writers
+/// (the engine's `multi_get.rs`, and the fabric's models).
 const UNSEEN: &[(&str, &str)] = &[
     ("lotus", "-checksum"),
     ("lotus", "-backups-first"),
@@ -213,37 +212,37 @@ const UNSEEN: &[(&str, &str)] = &[
     ("lotus", "-forget-moved"),
     ("oocc", "-header-first"),
     ("oocc", "-announce-writes"),
-    // It takes the death of a memory node behind a refusal, and the death of the refused node (the
-    // engine's `taken_back.rs`).
+    // This bug needs the death of a memory node after a refusal, and the death of the refused node (the engine's
+    // `taken_back.rs`).
     ("oocc", "-take-log-back"),
-    // Five transactions: too many orders to explore. The engine's `explicit_leases.rs` has the
-    // order that matters.
+    // This bug needs five transactions, which have too many orders to explore. The engine's `explicit_leases.rs` runs
+    // the order that shows the bug.
     ("oocc", "-implicit,-exclusive-if-explicit"),
 ];
 
-/// Switches that nothing here shows within the time of a test; the random schedules show them:
+/// Switches whose absence no litmus shows within the time of a test. The random schedules show their absence:
 /// `crates/cli/tests/all/schedules.rs`.
 const IN_SCHEDULES: &[(&str, &str)] = &[
     ("motor", "-fence-before-recovery"),
     ("motor", "-release-own"),
     ("lotus", "-drop-at-grant"),
     ("oocc", "-release-own"),
-    // It takes a death of each kind, and a transaction that has written between them.
+    // This bug needs the death of a memory node and of a compute node, and a transaction that has written between
+    // them.
     ("oocc", "-followed-is-released"),
-    // No manager changes leases in the explorer. Toy programs in the simulator's tests have words
-    // that change.
+    // No manager changes leases in the explorer. Small programs in the simulator's tests have lease words that
+    // change.
     ("oocc", "-compare-lease"),
-    // It takes a dead writer's change of a leaf on one node, and on another node a record that it
-    // has not changed.
+    // This bug needs a dead writer that has changed a leaf on one node, and has not changed a record on another node.
     ("oocc", "-mark-decided"),
-    // In the explorer a waiting transaction gives up when no other can do anything, and few wait
-    // for one word.
+    // In the explorer a waiting transaction aborts when no other transaction can act, and only a few transactions
+    // wait for one word.
     ("dslr", "-pass-in-turn"),
     ("dslr", "-wide-counts,-reset-at-rest"),
 ];
 
-/// A switch that changes only cost as long as no backup is promoted. The random schedules show its
-/// effect after a promotion: `crates/cli/tests/all/schedules.rs`.
+/// A switch that changes only the cost as long as no backup is promoted. The random schedules show its effect after a
+/// promotion: `crates/cli/tests/all/schedules.rs`.
 const HARMLESS_WITHOUT_DEATHS: &[(&str, &str)] = &[("ford", "-lock-at-primary")];
 
 fn order(planted: &Planted) -> Order {
@@ -261,7 +260,7 @@ fn explored(order: &Order) -> Sum {
     run(order, &|_| {}).expect("an order that can be")
 }
 
-/// Readers that are one call, by rounds: they too show the absence of each rule.
+/// Tests readers that read by one call, with rounds. These readers also show the absence of each rule.
 #[test]
 fn missing_rules_are_found_by_readers_in_one_call() {
     let missing = [
@@ -281,15 +280,15 @@ fn missing_rules_are_found_by_readers_in_one_call() {
     }
 }
 
-/// Two records share a line, and under OOCC neither names its last writer. A right variant stays
-/// right, with deaths too. The absence of the rules that recovery needs for such records shows.
+/// Tests two records that share a line and, under OOCC, do not name their last writers. A correct variant stays
+/// correct, even if nodes die. The test shows the absence of the rules that recovery needs for such records.
 #[test]
 fn records_of_half_a_line_are_explored() {
     let of = |litmus: &str, missing: &str, fault| {
         let variant = format!("corrected{missing}");
         let crashes = u32::from(fault != FaultKind::None);
         let (fault, litmuses) = ((crashes > 0).then_some(fault), vec![litmus.to_owned()]);
-        // Explored until the absence of the rule shows.
+        // The test explores until the absence of the rule shows.
         let bounds = if missing.is_empty() { BOUNDED } else { Bounds::NONE };
         let order = Order { litmuses, crashes, fault, jobs: 2, ..Order::all("oocc", &variant) };
         explored(&Order { layout: Some(Layout::Half), bounds, ..order })
@@ -315,7 +314,7 @@ fn records_of_half_a_line_are_explored() {
     }
 }
 
-/// Returns the command's arguments, as the program takes them.
+/// Returns the arguments of the replay command, in the form in which the program takes them.
 fn arguments(replay: &str) -> Vec<&str> {
     let line = replay.strip_prefix("tarn ").expect("a command of this program");
     line.split_whitespace().collect()
@@ -335,7 +334,8 @@ fn every_missing_rule_is_found_in_a_short_trace_and_replayed_byte_for_byte() {
         );
         let most = match missing {
             "-check-fences" => STEPS_MAX_BY_STALE_WAYS,
-            // Timestamps, and values apart from their heads, need more verbs for the same.
+            // Timestamps, and values that are stored apart from their heads, need more verbs for the same
+            // transaction.
             _ if planted.protocol != "ford" => STEPS_MAX_BY_STALE_WAYS,
             _ => STEPS_MAX,
         };
@@ -354,9 +354,9 @@ fn every_missing_rule_is_found_in_a_short_trace_and_replayed_byte_for_byte() {
     assert_kept(&replays);
 }
 
-/// Compares the found replays with the table beside this test: protocol, rule, litmus, shape,
-/// fault, fingerprint of the drawn trace, command.
-/// `TARN_BLESS=1 cargo test -p tarn-cli --test all every_missing_rule` renews the table.
+/// Compares the found replays with the stored table of replays. The table has the columns protocol, rule, litmus,
+/// shape, fault, fingerprint of the drawn trace, and command. `TARN_BLESS=1 cargo test -p tarn-cli --test all
+/// every_missing_rule` renews the table.
 fn assert_kept(replays: &str) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/replays.txt");
     if std::env::var_os("TARN_BLESS").is_some() {
@@ -372,7 +372,7 @@ fn every_switch_is_planted_or_harmless() {
     for info in ALL {
         for switch in info.switches {
             let is_it = |&(protocol, missing): &(&str, &str)| {
-                // The last of several switches is the one that is shown.
+                // If an entry of the list turns off several switches, the entry tests the last of them.
                 let last = missing.rsplit(',').next().unwrap_or(missing);
                 let name = last.trim_start_matches("unsafe-no").trim_start_matches('-');
                 protocol == info.name && name == switch.name
@@ -385,7 +385,7 @@ fn every_switch_is_planted_or_harmless() {
         }
     }
     for (protocol, missing) in HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS) {
-        // For the other protocols there are too many orders for a test.
+        // The other protocols have too many orders for a test.
         let bounds = if *protocol == "ford" { Bounds::NONE } else { BRIEF };
         let order = Order::all(protocol, &format!("corrected,{missing}"));
         let sum = explored(&Order { bounds, jobs: 2, ..order });

@@ -1,30 +1,28 @@
-//! A second opinion on histories: `tarn check` beside a checker of linearizability by other
-//! authors.
+//! A second opinion on histories: the tests compare `tarn check` with a checker of linearizability by other authors.
 //!
-//! A database as a whole is one object, and a transaction is one operation on it. The database's
-//! history is strictly serializable if and only if that object's is linearizable (Herlihy and Wing,
-//! "Linearizability", TOPLAS 1990, section 3.3). The other checker is `todc-utils`: the search of
-//! Wing and Gong with Lowe's cache of visited states. It gets only the values that were read and
-//! written, and the times. Where our checker follows version numbers, it has to search.
+//! A database as a whole is one object, and a transaction is one operation on this object. The database's history is
+//! strictly serializable if and only if the object's history is linearizable (Herlihy and Wing, "Linearizability",
+//! TOPLAS 1990, section 3.3). The other checker is `todc-utils`: the search of Wing and Gong with Lowe's cache of
+//! visited states. The other checker gets only the values that were read and written, and the times. Where our
+//! checker follows version numbers, the other checker must search.
 //!
-//! Invariant checked: both checkers give the same verdict. They judge 20 histories of the corrected
-//! engine, and histories of planted bugs, accepted ones included, until 20 are violated. Each
-//! history is from a seed of random schedules and goes through a file. No verdict decides which
-//! histories are judged. Nothing of our checker is used in between: the file is read here as plain
-//! JSON, versions are skipped.
+//! Invariant checked: both checkers give the same verdict. The checkers judge 20 histories of the corrected engine.
+//! For each planted bug the checkers judge histories, including accepted ones, until 20 histories are violated. Each
+//! history comes from a seed of random schedules and is written to a file. No verdict decides which histories are
+//! judged. Only the two verdicts use our checker: the test itself reads the file as plain JSON, and skips versions.
 //!
-//! A history is taken if values tell its versions apart: whole rows, no deletes (two absences look
-//! alike), and no undone transaction, whose values were not recorded. It has at most `COORDINATORS`
-//! coordinators and `COMMITTED` transactions, since the search is exponential in the former.
+//! The test takes a history if values tell its versions apart: it has whole rows, no deletes (two absences look
+//! alike), and no undone transaction, whose values were not recorded. The history has at most `COORDINATORS`
+//! coordinators and `COMMITTED` transactions, because the search is exponential in the number of coordinators.
 //!
-//! Seeds with faults or dropped callers are left to our checker. It knows which of their
-//! transactions never happened, while the other checker takes the first value that is read of a
-//! record for the loaded one.
+//! Only our checker judges seeds with faults or dropped callers. Our checker knows which of their transactions never
+//! happened. The other checker takes the first value that is read of a record for the loaded value of the record.
 //!
-//! `tarn check` is stricter in one thing. A version that was read with two values is a violation,
-//! also if the second value is that of the next version. An outsider would put the reader of that
-//! value behind the next version's writer. (A read past a lock can do that: half of a record was
-//! new.) Histories to which `tarn check` objects only for that reason are counted and not compared.
+//! `tarn check` is stricter in one respect. If a version was read with two different values, this is a violation. Two
+//! different values of a version are a violation even if the second value is the value of the next version. A checker
+//! without version numbers would put the reader of that value after the next version's writer. (A read that ignores a
+//! lock can return such a value, if half of a record was new.) If `tarn check` objects to a history only for that
+//! reason, the test counts the history and does not compare the verdicts.
 
 use crate::common::tarn;
 use serde_json::Value;
@@ -40,11 +38,11 @@ use todc_utils::specifications::Specification;
 
 const COORDINATORS: usize = 6;
 const COMMITTED: std::ops::RangeInclusive<usize> = 12..=70;
-/// Number of seeds that are looked at for each subject.
+/// The number of seeds that the test tries for each subject.
 const SEEDS: u64 = 20_000;
 
-/// The variants that are run, and how many histories of each are judged: accepted ones of the
-/// corrected engine, violated ones of a planted bug.
+/// The tested variants, and the number of histories of each that are judged: accepted histories of the corrected
+/// engine, violated histories of a planted bug.
 const SUBJECTS: [(&str, &str, usize); 6] = [
     ("corrected", "nothing", 20),
     ("corrected,-validate-reads", "skipped validation", 4),
@@ -55,21 +53,21 @@ const SUBJECTS: [(&str, &str, usize); 6] = [
 ];
 
 type Record = (u64, u64);
-/// A value's hash; `None`: the record is absent.
+/// The hash of a value. `None`: the record is absent.
 type Seen = Option<u64>;
 
-/// One transaction.
+/// One transaction, as an operation on the database.
 #[derive(Clone, Debug)]
 struct Operation {
     reads: Vec<(Record, Seen)>,
     writes: Vec<(Record, Seen)>,
-    /// It is unknown whether it took effect. If its reads are right it does, otherwise it does
-    /// nothing.
+    /// Whether the outcome of the transaction is unknown. If its reads are right, it takes effect. If a read is
+    /// wrong, the transaction changes nothing.
     is_unknown: bool,
 }
 
-/// The database: the content of each record. A record that was not read yet may hold anything,
-/// since loaded values are in no history; its first read decides its content.
+/// The database as a map from records to their contents. A record that was not read yet may have any content, since
+/// loaded values are in no history. The first read of a record determines its content.
 struct Database;
 
 impl Specification for Database {
@@ -94,8 +92,8 @@ impl Specification for Database {
     }
 }
 
-/// Returns the transactions of a file, with the times of their invocation and end; `None` for
-/// aborted ones.
+/// Returns the transactions of a file, with the times of their invocation and their end. Aborted transactions are
+/// `None`.
 fn transactions(path: &Path) -> Vec<(Operation, u64, u64)> {
     let text = std::fs::read_to_string(path).expect("a history");
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -113,21 +111,22 @@ fn transaction(line: &Value) -> Option<(Operation, u64, u64)> {
         let all = line[name].as_array().expect("a list").iter();
         all.map(|each| ((number(&each[0]), number(&each[1])), seen(each))).collect()
     };
-    // [table, key, version, present, fingerprint] and [table, key, version, kind, fingerprint].
+    // The file contains reads as [table, key, version, present, fingerprint] and writes as [table, key, version,
+    // kind, fingerprint].
     let read = |each: &Value| each[3].as_bool().expect("a flag").then(|| number(&each[4]));
     let written = |each: &Value| (each[3] != "delete").then(|| number(&each[4]));
     let (reads, writes) = (list("reads", &read), list("writes", &written));
-    // A transaction whose client was never told may take effect at any later time.
+    // If the client did not learn the outcome, the transaction may take effect at any later time.
     let completed = line["completed_ns"].as_u64().filter(|_| !is_unknown).unwrap_or(u64::MAX);
     let invoked = number(&line["invoked_ns"]);
     Some((Operation { reads, writes, is_unknown }, invoked, completed))
 }
 
-/// Returns the other checker's verdict.
+/// Returns the verdict of the other checker.
 fn is_linearizable(transactions: &[(Operation, u64, u64)]) -> bool {
     let mut events = Vec::new();
     for (process, (operation, invoked, completed)) in transactions.iter().enumerate() {
-        // If two events have one time, a call is first: the two transactions overlap.
+        // If two events have the same time, a call comes before an end, so the two transactions overlap.
         events.push((*invoked, 0, process, Action::Call(operation.clone())));
         events.push((*completed, 1, process, Action::Response(operation.clone())));
     }
@@ -136,7 +135,7 @@ fn is_linearizable(transactions: &[(Operation, u64, u64)]) -> bool {
     WGLChecker::<Database>::is_linearizable(History::from_actions(actions.collect()))
 }
 
-/// Whether its values tell versions apart, and it is small enough to be searched.
+/// Whether the values of a history tell its versions apart, and the history is small enough for the search.
 fn is_suitable(ran: &Ran) -> bool {
     let txns = &ran.history.transactions;
     let taken = || txns.iter().filter(|txn| txn.outcome != Outcome::Aborted);
@@ -151,7 +150,7 @@ fn is_suitable(ran: &Ran) -> bool {
         })
 }
 
-/// Returns our checker's verdict on it, as seen by an outsider without version numbers. `None`: our
+/// Returns our checker's verdict on a history, as an observer without version numbers would give it. `None`: our
 /// checker objects only to two values of one version.
 fn our_verdict(ran: &Ran) -> Option<bool> {
     let report = check(&ran.history, Isolation::StrictSerializable);
@@ -162,7 +161,8 @@ fn our_verdict(ran: &Ran) -> Option<bool> {
     others.then_some(false)
 }
 
-/// Returns histories that can be judged, in the order of their seeds; no verdict decides which.
+/// Returns histories that can be judged, in the order of their seeds. No verdict decides which histories are
+/// returned.
 fn runs(subject: &Subject) -> impl Iterator<Item = Ran> {
     let is_small = |seed: &u64| {
         let drawn = Drawn::of(*seed, None);
@@ -176,8 +176,7 @@ fn runs(subject: &Subject) -> impl Iterator<Item = Ran> {
     (0..SEEDS).filter(is_small).map(run).filter(is_suitable)
 }
 
-/// Returns both verdicts on a run, through a file written by its printed command; ours by
-/// `tarn check`.
+/// Returns both verdicts on a run, through a file that its printed command writes. `tarn check` gives our verdict.
 fn verdicts_by_command(subject: &Subject, seed: u64, file: &Path) -> (bool, bool) {
     let name = file.to_str().expect("text");
     let replay = format!("{} --history {name}", subject.replay(seed));
@@ -238,14 +237,14 @@ fn the_translation_knows_real_time_absence_and_the_unknown() {
     };
     assert!(over(&insert, &reads_present) && over(&reads_absent, &insert));
     assert!(!over(&insert, &reads_absent));
-    // A transaction of unknown outcome may have happened, or not.
+    // A transaction of unknown outcome may have happened or not happened.
     let unknown = Operation { is_unknown: true, ..insert.clone() };
     for read in [&reads_absent, &reads_present] {
         assert!(is_linearizable(&[(unknown.clone(), 0, u64::MAX), (read.clone(), 20, 30)]));
     }
     let backwards = [(reads_present, 20, 30), (reads_absent, 40, 50)];
     assert!(!is_linearizable(&[&[(unknown, 0, u64::MAX)], &backwards[..]].concat()));
-    // Write skew: each read the record that the other wrote.
+    // These two transactions form write skew: each of them read the record that the other wrote.
     let skew = [
         (operation(&[(1, Some(1)), (2, Some(1))], &[(1, Some(2))]), 0, 9),
         (operation(&[(1, Some(1)), (2, Some(1))], &[(2, Some(2))]), 0, 9),

@@ -1,15 +1,16 @@
-//! A user's files are kept and values understood: inputs are never written over, and a refused
-//! value is refused by its own name, with a true range.
+//! Tests that the program keeps a user's files and understands values. The program never overwrites an input. If the
+//! program refuses a value, the error contains the name of the value and the correct range.
 //!
-//! Invariant: bad input ends in one line on standard error and exit code 2, and leaves every file as it
-//! was.
+//! Invariant: for bad input the program prints one line on standard error and ends with exit code 2. Every file stays
+//! unchanged.
 
 use crate::common::{assert_refused, root, tarn_line};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// Asserts that the line is refused, and that the input is as it was, alone in its folder.
+/// Asserts that the program refuses the line. The input file must be unchanged, and its folder must contain no other
+/// file.
 fn assert_kept(input: &Path, line: &str, start: &str, than: &str) {
     let before = fs::read(input).expect("there");
     let path = input.to_str().expect("a name");
@@ -25,7 +26,7 @@ fn no_command_writes_over_its_input() {
     let (input, link) = (folder.path().join("input.toml"), folder.path().join("link"));
     std::os::unix::fs::symlink(&input, &link).expect("a link");
     let link = link.to_str().expect("a name");
-    // Commands that read a profile get a copy of one, so that nothing else is wrong with the line.
+    // Commands that read a profile get a copy of a profile, so that the line contains no other error.
     fs::copy(root().join("profiles/cx5-100g.toml"), &input).expect("a profile");
     for (line, start, than) in [
         ("sim smallbank --profile FILE --history FILE", "error: --history = ", "--profile"),
@@ -40,7 +41,7 @@ fn no_command_writes_over_its_input() {
         ("check FILE --elle FILE", "error: --elle = ", "HISTORY"),
     ] {
         let than = format!("another file than {than}");
-        // Both names are equal; then the link stands for either.
+        // At first both names in the line are equal. Then a link to the file replaces each of the two names.
         let (first, last) = line.rsplit_once("FILE").expect("two names");
         let through = [format!("{first}{link}{last}"), line.replacen("FILE", link, 1)];
         for line in through.iter().map(String::as_str).chain([line]) {
@@ -71,7 +72,7 @@ fn another_file_is_written() {
 
 #[test]
 fn more_addresses_than_memory_allows_are_refused_with_a_true_range() {
-    // 64 threads with 4 Gi addresses each need 8 TiB.
+    // The address caches of 64 threads with 4 Gi addresses each would need 8 TiB.
     for run in
         ["bench smallbank --records 100 --threads 64", "sim smallbank --records 100 --threads 63"]
     {
@@ -104,7 +105,7 @@ fn every_listed_switch_is_accepted_as_listed() {
     for switch in switches {
         let (name, off) = (switch["switch"].as_str(), switch["off"].as_str().expect("a form"));
         assert!(named.contains(name.expect("a name")), "{named}");
-        // Too many replicas: the refused flag is not the variant.
+        // The error is about the number of replicas, and must not name the variant.
         let line = format!("sim kvs --variant corrected,{off} --replicas 9 --memory-nodes 1");
         let ended = tarn_line(&line);
         assert!(ended.err.starts_with("error: --replicas = 9; "), "{line}: {}", ended.err);

@@ -1,7 +1,7 @@
-//! The tests of the program, in one program.
+//! The tests of the `tarn` program, all in one test program.
 //!
-//! Invariant: no file depends on another or on running alone; a test writes only into a folder of
-//! its own.
+//! Invariant: no test file depends on another file, or requires that it runs alone. A test writes only into a folder
+//! of its own.
 
 mod cli;
 mod common;

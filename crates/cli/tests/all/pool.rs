@@ -1,5 +1,5 @@
-//! The pool that runs points of a sweep. Its reports are those of points that run alone, and every
-//! error is named.
+//! Tests of the pool that runs points of a sweep. The pool's reports must equal the reports of points that run alone.
+//! An error must name its point.
 //!
 //! Invariant: no process outlives its pool.
 
@@ -54,7 +54,7 @@ fn a_failing_point_is_named_with_its_error() {
     assert!(error.to_string().contains("no/such/program does not start"), "{error}");
 }
 
-/// Stops the pool when the first point has ended.
+/// Stops the pool when the first point of the sweep has ended.
 struct Stopper<'a> {
     stop: &'a AtomicBool,
     begun: RefCell<Vec<String>>,
@@ -73,7 +73,7 @@ impl Watch for Stopper<'_> {
 
 #[test]
 fn an_interruption_names_unfinished_points() {
-    // The second point takes minutes, unless it is ended.
+    // The second point takes minutes, unless the pool ends it.
     let points = points(&["virtual-ms=0.2,60000,0.3"]);
     let stop = AtomicBool::new(false);
     let watch = Stopper { stop: &stop, begun: RefCell::default() };

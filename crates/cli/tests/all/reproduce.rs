@@ -1,7 +1,7 @@
-//! Published figures: the output and the refusals of `tarn reproduce`.
+//! Tests of published figures: the output and the refusals of `tarn reproduce`.
 //!
-//! Invariant checked: bad input ends in one line and exit code 2; an unsafe variant is named
-//! wherever it may run.
+//! Invariant checked: for bad input the program prints one line and ends with exit code 2. The output names an unsafe
+//! variant wherever such a variant may run.
 
 use crate::common::tarn_line;
 use serde_json::Value;

@@ -1,13 +1,13 @@
-//! The scenario files: planted bugs are noticed, and the same runs pass without them.
+//! Tests of the scenario files: the program detects their planted bugs, and the same runs pass without the bugs.
 //!
-//! Invariant: a file of `scenarios/negative` that goes unnoticed fails the test, and so does one
-//! whose anomaly shows with the bug taken out.
+//! Invariant: a test fails if the program does not detect the bug of a file in `scenarios/negative`. A test also
+//! fails if the anomaly still shows without the bug.
 
 use crate::common::{root, tarn};
 use std::path::PathBuf;
 
-/// The number of runs in which a planted bug may stay hidden: its effect depends on how threads are
-/// interleaved.
+/// The number of runs in which a planted bug may stay hidden. The effect of a planted bug depends on how the
+/// operating system interleaves the threads.
 const TRIES: u64 = 4;
 
 fn scenarios(folder: &str) -> Vec<PathBuf> {

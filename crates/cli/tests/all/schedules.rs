@@ -1,8 +1,8 @@
-//! Random schedules through the program: every planted bug is found, and the printed command runs it again to the
-//! same trace.
+//! Runs random schedules through the program. The program must find every planted bug, and the printed command must
+//! run the bug again with the same trace.
 //!
-//! Invariant checked: within `FOUND_WITHIN` seeds each bug shows. The printed replay, given to the
-//! program, ends in exit code 1 with the same digest and the same counterexample.
+//! Invariant checked: each bug shows within `FOUND_WITHIN` seeds. The program, called with the printed replay
+//! command, ends with exit code 1, the same digest and the same counterexample.
 
 use crate::common::{assert_refused, tarn_line};
 use serde_json::Value;
@@ -11,11 +11,11 @@ use tarn_lab::schedules::Subject;
 use tarn_lab::schedules::many::{Order, run_all};
 use tarn_lab::schedules::report::Sum;
 
-/// Seeds within which every planted bug shows; for each, the median over twenty first seeds is
+/// The number of seeds within which every planted bug must show. For each bug, the median over twenty first seeds is
 /// below 120.
 const FOUND_WITHIN: u64 = 2_000;
 
-/// Each rule of a protocol that is taken away, and the damage that its absence does.
+/// Each rule of a protocol that the test turns off, and the damage that its absence does.
 const PLANTED: &[(&str, &str, &str)] = &[
     ("ford", "-validate-reads", "skipped validation"),
     ("ford", "-refuse-locked", "read past a lock"),
@@ -114,10 +114,10 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("2pl", "-refuse-locked", "looked at again past a lock"),
 ];
 
-/// Switches that matter only under a dead coordinator's number, or at a death between two writes of
-/// a growth. The former did not show here in 1,000 seeds, the latter in one seed of a hundred
-/// thousand. The explorer and the engine's own schedules of crashes and of growth that dies show
-/// their absence.
+/// Switches that have an effect only in two cases. Either a coordinator runs under a dead coordinator's number, or a
+/// node dies between two writes of a growth. The first case did not show here in 1,000 seeds, the second case in one
+/// seed of a hundred thousand. The explorer and the engine's own schedules of crashes and of growth that dies show
+/// the absence of these rules.
 const IN_CRASHES: &[(&str, &str)] = &[
     ("ford", "-settle-before-log"),
     ("motor", "-settle-before-log"),
@@ -128,9 +128,9 @@ const IN_CRASHES: &[(&str, &str)] = &[
     ("oocc", "-header-first"),
 ];
 
-/// Switches whose absence the explorer shows (`crates/cli/tests/all/explore.rs`). They need a
-/// snapshot of one moment, a death between two writes (of a split: here one seed of six thousand),
-/// or a window that just ends. OOCC's did not show here in 2,000 seeds.
+/// Switches whose absence the explorer shows (`crates/cli/tests/all/explore.rs`). The absence of such a rule shows
+/// only with a snapshot of one moment, a death between two writes (of a split: here one seed of six thousand), or a
+/// window that just ends. The absence of OOCC's switches did not show here in 2,000 seeds.
 const IN_THE_EXPLORER: &[(&str, &str)] = &[
     ("motor", "-stamp-first"),
     ("ford", "-sibling-with-split"),
@@ -140,19 +140,19 @@ const IN_THE_EXPLORER: &[(&str, &str)] = &[
     ("oocc", "-refuse-intent"),
     ("oocc", "-implicit,-count-before-reading"),
     ("oocc", "-implicit,-ask-behind-locks"),
-    // With an earlier build it showed here in one seed of nine thousand, now in none of a hundred
-    // thousand.
+    // With an earlier build this bug showed here in one seed of nine thousand. Now it shows in none of a hundred
+    // thousand seeds.
     ("oocc", "-implicit,-count-at-once"),
     ("oocc", "-sibling-with-split"),
-    // Here one seed of three thousand, and none.
+    // The first of these two bugs showed here in one seed of three thousand, and the second in no seed.
     ("2pl", "-check-fences"),
     ("2pl", "-sibling-with-split"),
 ];
 
-/// Switches whose absence shows in a test of their own, which begins at a later seed.
+/// Switches whose absence shows in a separate test, which begins at a later seed.
 const LATE: &[(&str, &str)] = &[("oocc", "-mark-decided")];
 
-/// Switches that change cost and nothing else, also beside deaths.
+/// Switches that change only the cost, even if nodes die.
 const HARMLESS: &[(&str, &str)] = &[
     ("ford", "-log-every-group"),
     ("ford", "-write-changes-only"),
@@ -167,19 +167,19 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-exclusive-if-reads"),
     ("oocc", "-stillness"),
     ("oocc", "-half-lines"),
-    // It matters only for near memory, which is not here: the engine's `multi_get.rs` shows it on
-    // real threads.
+    // This switch has an effect only with near memory, which these tests do not use. The engine's `multi_get.rs`
+    // shows the bug on real threads.
     ("oocc", "-announce-writes"),
-    // It needs a death of each kind behind a refusal, which no seed of 20,000 had: the engine's
-    // `taken_back.rs` has it.
+    // This bug needs a death of a memory node and of a compute node after a refusal. No seed of 20,000 had both
+    // deaths. The engine's `taken_back.rs` tests this case.
     ("oocc", "-take-log-back"),
-    // It needs five transactions in one order, which the engine's `explicit_leases.rs` has; it did
-    // not show here.
+    // This bug needs five transactions in one order, and did not show here. The engine's `explicit_leases.rs` tests
+    // this order.
     ("oocc", "-implicit,-exclusive-if-explicit"),
     ("drtm", "-share-leases"),
     ("drtm", "-lock-together"),
     ("dslr", "-wide-counts"),
-    // It matters only beside deaths, for which DSLR promises nothing.
+    // This switch has an effect only if nodes die, and DSLR gives no guarantee in this case.
     ("dslr", "-sibling-with-split"),
 ];
 
@@ -197,7 +197,7 @@ fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
     sum
 }
 
-/// Asserts that the bug is found, and found again by the printed command.
+/// Asserts that the program finds the bug, and that the printed command finds the bug again.
 #[track_caller]
 fn is_found_and_replayed(subject: &Subject, bug: &str) {
     let sum = sum(subject, FOUND_WITHIN, 2);
@@ -226,11 +226,11 @@ fn every_planted_bug_is_found_and_replayed_to_the_same_trace() {
 
 #[test]
 fn every_switch_is_planted_or_harmless() {
-    // Those of LOTUS are shown in `lotus.rs`.
+    // Another file, `lotus.rs` of the laboratory, tests the switches of LOTUS.
     for info in ALL.iter().filter(|info| info.name != "lotus") {
         for switch in info.switches {
             let is_it = |&(protocol, missing): &(&str, &str)| {
-                // The last of several switches is the one that is shown.
+                // If an entry of the list turns off several switches, the entry tests the last of them.
                 let last = missing.rsplit(',').next().unwrap_or(missing);
                 let name = last.trim_start_matches("unsafe-no").trim_start_matches('-');
                 protocol == info.name && name == switch.name

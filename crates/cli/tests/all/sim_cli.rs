@@ -1,14 +1,14 @@
-//! `tarn sim` and `tarn profiles`: their output, their refusals, and that a seed decides all but
-//! the wall clock.
+//! Tests of `tarn sim` and `tarn profiles`: their output, their refusals, and that the seed determines everything
+//! except the wall clock.
 //!
-//! Invariant: bad input ends in exactly one line on standard error and exit code 2, and leaves no
-//! file behind.
+//! Invariant: for bad input the program prints exactly one line on standard error, ends with exit code 2, and leaves
+//! no file.
 
 use crate::common::{root, tarn, tarn_line};
 use serde_json::Value;
 use std::fs;
 
-/// A run that takes a fraction of a second.
+/// The flags of a run that takes a fraction of a second.
 const SMALL: &str = "--records 2000 --virtual-ms 1 --compute-nodes 2 --replicas 3";
 
 fn refused(line: &str) -> String {
@@ -109,7 +109,7 @@ fn bad_flags_end_in_one_line_with_the_allowed_values() {
 
 #[test]
 fn leases_are_adjusted_and_the_time_to_adjust_is_printed() {
-    // The manager looks at one writer in 64: the run is long enough for about twenty of them.
+    // The manager samples one writer in 64. The run is long enough for about twenty of these samples.
     let line = "sim ycsb --protocol oocc --mix-profile oocc-ri --compute-nodes 2 --records 2000 --virtual-ms 8 \
                 --coordinators 16 --read-lease-ns 100 --read-lease-adjust-ns 100000";
     let report = object(&format!("{line} --json"));
@@ -222,7 +222,7 @@ fn slower_hardware_gives_fewer_transactions() {
 #[test]
 fn every_workload_runs_and_names_its_limit() {
     for workload in ["kvs", "smallbank", "taobench", "tatp", "tpcc --mix-profile tiny", "ycsb"] {
-        // A warehouse is many records by itself.
+        // A single warehouse contains many records.
         let small = match workload.starts_with("tpcc") {
             true => SMALL.replace("--records 2000", "--records 2"),
             false => SMALL.to_owned(),
@@ -232,7 +232,8 @@ fn every_workload_runs_and_names_its_limit() {
         for part in ["throughput", "utilisation", "busiest", "accepted", "audit", "digest"] {
             assert!(ended.out.contains(part), "{workload}: {part}: {}", ended.out);
         }
-        // Atomics run side by side: the number at a time is no share.
+        // A NIC executes atomics in parallel. So the report shows the number of concurrent atomics, which is no
+        // share.
         let shares = ended.out.lines().find(|line| line.contains("utilisation")).expect("a line");
         assert!(shares.contains("; atomics ") && shares.ends_with(" at a time"), "{shares}");
     }
@@ -312,7 +313,7 @@ fn a_nic_is_measured_beside_published_figures() {
         assert!(each["source"].as_str().is_some_and(|source| !source.is_empty()));
         let told = each["standing"] != "predicted";
         assert_eq!(told, each["rests_on"].is_string());
-        // The model keeps a value that it was given, or says why not.
+        // If the model was given a published value, it reproduces the value or states why it does not.
         assert!(!told || (0.9..1.1).contains(&ratio) || each["miss"].is_string(), "{each}");
     }
     let table = tarn_line("sim nic --profile cx6-200g --curve doorbell").out;
@@ -364,7 +365,7 @@ fn constants_are_set_for_one_run_and_the_report_says_so() {
     assert!(said.starts_with("error: --curve = doorbells; allowed: latency, "), "{said}");
 }
 
-/// With one thread for many coordinators, the processor is the bottleneck.
+/// Tests one thread with many coordinators, where the processor is the bottleneck.
 #[test]
 fn a_transaction_is_charged_to_its_coordinator() {
     let rate = |more: &str| {
@@ -381,7 +382,7 @@ fn a_transaction_is_charged_to_its_coordinator() {
     assert!(rate("--set cpu.transaction_ns=5000").0 < 0.5 * charged);
 }
 
-/// Reads of known keys have no working set, and are charged in another way.
+/// Tests reads of known keys, which have no working set and are charged to their coordinator in another way.
 #[test]
 fn a_call_is_charged_to_its_coordinator() {
     let rate = |protocol: &str, more: &str| {
@@ -403,8 +404,8 @@ fn a_call_is_charged_to_its_coordinator() {
     assert_eq!(charged, dear, "it reads as a transaction");
 }
 
-/// A machine that is back before its crash is noticed has to wait: its coordinators' logs are still
-/// needed.
+/// Tests a machine that runs again before the other nodes have noticed its crash. The machine must wait, because the
+/// logs of its coordinators are still needed.
 #[test]
 fn an_outage_is_sound_and_the_same_twice() {
     let line = "sim outage --records 400 --compute-nodes 3 --crash-compute 1 --threads 1 --coroutines 2 --interval-ms 0.2 \
@@ -423,7 +424,7 @@ fn an_outage_is_sound_and_the_same_twice() {
     assert!(report["before_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
 }
 
-/// Indexes are audited, and all rules are checked against the acknowledged transactions.
+/// Tests that the program audits indexes, and checks all rules of TPC-C against the acknowledged transactions.
 #[test]
 fn an_outage_of_tpcc_is_judged_by_its_conditions() {
     let line = "sim outage tpcc --mix-profile tiny --records 2 --compute-nodes 3 --crash-compute 1 --threads 1 \
@@ -433,7 +434,7 @@ fn an_outage_of_tpcc_is_judged_by_its_conditions() {
     let report: Value = serde_json::from_str(&ended.out).expect("one object");
     let rules = report["checks"]["rules"]["each"].as_array().expect("a list");
     let names: Vec<&str> = rules.iter().filter_map(|rule| rule["name"].as_str()).collect();
-    // C11 and the number of rows are among them: the counts of dead coordinators are not lost.
+    // The rules include C11 and the number of rows, because the counts of dead coordinators are not lost.
     assert_eq!(rules.len(), 16, "{names:?}");
     assert!(rules.iter().all(|rule| rule["ok"] == true), "{rules:?}");
     let audit = &report["checks"]["audit"];
@@ -449,8 +450,7 @@ fn deaths_at_the_end_are_recovered_before_the_memory_is_judged() {
     }
 }
 
-/// The hot shards go to other nodes until each has its share, and no acknowledged transaction is
-/// lost.
+/// Tests that the hot shards move to other nodes until each node has its share. No acknowledged transaction is lost.
 #[test]
 fn a_hotspot_is_dealt_out_and_throughput_comes_back() {
     let line = "sim hotspot --records 40000 --interval-ms 1 --hot-ms 20 --virtual-ms 40 --json";

@@ -1,8 +1,7 @@
-//! `tarn swarm`: its output, its coverage, and that its replays are the same runs.
+//! Tests of `tarn swarm`: its output, its coverage, and that its replay commands run the same scenarios.
 //!
-//! Invariant checked: a failure of the swarm is found again by the command that it prints, to the
-//! same digest. No reached cell is missing from the matrix, and an empty cell that is required ends
-//! in exit code 1.
+//! Invariant checked: the command that the swarm prints for a failure finds the failure again, with the same digest.
+//! The matrix contains every cell that was reached. If a required cell is empty, the program ends with exit code 1.
 
 use crate::common::{assert_refused, tarn_line};
 use serde_json::Value;
@@ -77,8 +76,8 @@ fn bad_flags_end_in_one_line_with_the_allowed_values() {
 fn a_signal_ends_a_swarm_that_never_ends_with_its_report() {
     for (variant, code) in [("corrected", 130), ("corrected,-keep-version", 1)] {
         let program = env!("CARGO_BIN_EXE_tarn");
-        // The signal comes after two seconds, surely after some seeds; if it were ignored, the
-        // program would be killed.
+        // The signal comes after two seconds, when some seeds have certainly run. If the program ignored the signal,
+        // `timeout` would kill it.
         let arguments = ["-s", "INT", "-k", "60", "2", program, "swarm", "--json", "--variant"];
         let mut swarm = Command::new("timeout");
         swarm.arg("--preserve-status").args(arguments).arg(variant).stdin(Stdio::null());

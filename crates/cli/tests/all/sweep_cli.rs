@@ -1,7 +1,7 @@
-//! `tarn sim --sweep`: its output, its page, its refusals.
+//! Tests of `tarn sim --sweep`: its output, its page, and its refusals.
 //!
-//! Invariant: bad input ends in exactly one line on standard error and exit code 2, and leaves no file
-//! behind.
+//! Invariant: for bad input the program prints exactly one line on standard error, ends with exit code 2, and leaves
+//! no file.
 
 use crate::common::{root, tarn, tarn_line};
 use serde_json::Value;
@@ -16,8 +16,8 @@ fn object(line: &str) -> Value {
     serde_json::from_str(&ended.out).expect("one object")
 }
 
-/// One replica on one memory node is not compared with three on three without a notice, and the
-/// README's sweep compares like with like.
+/// Tests that the program prints a notice if it compares one replica on one memory node with three replicas on three
+/// nodes. All points of the README's sweep have the same number of memory nodes.
 #[test]
 fn a_sweep_over_replicas_says_if_memory_nodes_vary_as_well() {
     let notice = "notice: points with 1, 3 replicas have as many memory nodes; ";
@@ -131,7 +131,7 @@ fn the_page_stands_alone_and_one_seed_gives_one_page() {
     let html = page("one.html", 1);
     assert_eq!(html, page("two.html", 3));
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 2, "something is left");
-    // The page fetches nothing and runs nothing.
+    // The page must load nothing from the network and run no script.
     for word in ["http:", "https:", "<script", "<link", "@import", "url(", "src="] {
         assert!(!html.contains(word), "{word}");
     }
@@ -150,7 +150,8 @@ fn the_page_stands_alone_and_one_seed_gives_one_page() {
     ] {
         assert!(html.contains(word), "{word}");
     }
-    // Two lines in three figures (four in the first), four in the two of utilisation, three marks each.
+    // Three figures have two lines each (the first has four), and two figures of utilisation have four lines each.
+    // Each line has three marks.
     let titles = html.matches("<title>").count() - 1;
     assert_eq!(titles, 3 * (4 + 2 + 2 + 4 + 4));
     let opened = html.matches("<svg").count();
@@ -185,7 +186,7 @@ fn a_signal_ends_the_points_names_them_and_leaves_no_file() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    // The page's file is opened just before the points begin.
+    // The program opens the page's file just before the points begin.
     let partial = folder.path().join("page.html.partial");
     while !partial.exists() {
         assert!(child.try_wait().expect("a state").is_none(), "it ended by itself");

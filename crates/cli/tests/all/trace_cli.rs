@@ -1,7 +1,7 @@
-//! `tarn trace`: its drawings show the real run; its refusals.
+//! Tests of `tarn trace`: its drawings show the real run, and bad input is refused.
 //!
-//! Invariant: bad input ends in exactly one line on standard error and exit code 2, and leaves no file
-//! behind.
+//! Invariant: for bad input the program prints exactly one line on standard error, ends with exit code 2, and leaves
+//! no file.
 
 use crate::common::{Ended, root, tarn_line};
 use serde_json::Value;
@@ -21,10 +21,10 @@ fn list(value: &Value) -> &Vec<Value> {
     value.as_array().expect("a list")
 }
 
-/// The cost of a transaction, as `crates/engine/tests/all/rtt_budget.rs` counts it.
+/// The cost of a transaction, counted in the same way as in `crates/engine/tests/all/rtt_budget.rs`.
 #[derive(PartialEq, Eq, Debug)]
 struct Cost {
-    /// Rounds until the reply, and detached rounds, which no transaction waits for.
+    /// The number of rounds until the reply, and the number of detached rounds, for which no transaction waits.
     rounds: usize,
     detached: usize,
     reads: usize,
@@ -59,8 +59,8 @@ fn phases(txn: &Value) -> Vec<String> {
     rounds.iter().map(|round| name(&round["phases"])).collect()
 }
 
-/// Asserts the cost of the trace's transactions. If the record lies at its home, one round brings
-/// it. The others, which must be few, cost one round more, with three READs of the record's bucket.
+/// Asserts the cost of the trace's transactions. If the record lies at its home bin, one round reads the record. The
+/// other transactions, which must be few, cost one round more, with three READs of the record's bucket.
 fn costs_at_home(trace: &Value, expected: &Cost) {
     let (mut home, mut away) = (0, 0);
     for txn in list(&trace["transactions"]) {
@@ -76,8 +76,8 @@ fn costs_at_home(trace: &Value, expected: &Cost) {
     assert!(home > 2 * away, "{home} at home, {away} away");
 }
 
-/// Returns the cost of a transaction that writes one record: `write_cost` of the budget's test. It
-/// is one record, with two WRITEs to each replica (the log and the record).
+/// Returns the cost of a transaction that writes one record, as `write_cost` of the budget's test does. The
+/// transaction posts two WRITEs to each replica (the log and the record).
 fn write_cost(replicas: usize, rounds: usize, reads: usize) -> Cost {
     match replicas {
         1 => Cost { rounds, detached: 0, reads, writes: 2 + 1, cas: 1 },
@@ -92,7 +92,7 @@ fn an_update_has_the_rounds_and_verbs_of_the_budget() {
             "trace kvs --mix-profile wo --records 50 --coordinators 1 --replicas {replicas} \
              --placement table --virtual-ms 1 --transactions 20"
         );
-        // The address is unknown: the bin, then lock and read, then log and write.
+        // The transaction does not know the record's address. The rounds are: the bin; lock and read; log and write.
         let trace = object(&line);
         costs_at_home(&trace, &write_cost(replicas, 3, 2));
         let first = phases(&trace["transactions"][0]);
@@ -100,7 +100,7 @@ fn an_update_has_the_rounds_and_verbs_of_the_budget() {
             1 => assert_eq!(first, ["locate", "lock", "write+unlock_with_data"]),
             _ => assert_eq!(first, ["locate", "lock", "write", "unlock"]),
         }
-        // The address is known: lock and read, then log and write.
+        // The transaction knows the record's address. The rounds are: lock and read; log and write.
         let trace = object(&format!("{line} --address-cache 1024"));
         let known =
             list(&trace["transactions"]).iter().filter(|txn| phases(txn)[0] == "lock_direct");
@@ -149,7 +149,7 @@ fn the_traced_run_equals_the_measured_one() {
     for pick in ["first", "slowest"] {
         assert_eq!(object(&format!("trace {flags} --pick {pick}"))["digest"], measured["digest"]);
     }
-    // Latencies here are exact to the nanosecond, there to three digits.
+    // The trace gives latencies exact to the nanosecond, and the report gives them with three digits.
     let slowest = object(&format!("trace {flags} --pick slowest"));
     let txn = &slowest["transactions"][0];
     let latency =
@@ -252,7 +252,7 @@ fn bad_flags_end_in_one_line_and_leave_nothing_behind() {
         "{}",
         ended.err
     );
-    // Nothing is wrong with the flags, but there is nothing to draw.
+    // The flags are correct, but the run has no transaction to draw.
     let line = "trace kvs --records 20 --coordinators 1 --virtual-ms 0.1 --pick aborted";
     let ended = tarn_line(&format!("{line} --output {}", path.display()));
     assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
@@ -261,8 +261,8 @@ fn bad_flags_end_in_one_line_and_leave_nothing_behind() {
     assert!(drawn("trace --help").contains("Examples:"));
 }
 
-/// Compares the diagram of a document with the one drawn now. If `TARN_REDRAW` is set, it writes
-/// the new one into the document; otherwise they must be equal.
+/// Compares the diagram of a document with the newly drawn diagram. If `TARN_REDRAW` is set, the function writes the
+/// new diagram into the document. If it is not set, the two diagrams must be equal.
 fn compare_or_redraw(path: &str, shown: &str, drawn: &str, whole: &str) {
     if shown == drawn {
         return;

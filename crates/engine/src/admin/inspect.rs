@@ -1,4 +1,4 @@
-//! Inspects memory while no transaction runs: which records are stored, and whether memory is sound.
+//! Inspects memory while no transaction runs: lists the stored records, and checks whether memory is free of errors.
 //!
 //! Invariant: the inspection only reads memory. The inspection reads every bucket of every replica and compares the
 //! replicas, because it trusts no statement of a protocol.
@@ -20,7 +20,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::schema::TableId;
 use tarn_store::schema::row::Row;
 
-/// A stored record, as a scan shows it.
+/// A stored record, as the function [`scan`] passes it to its caller.
 pub struct Stored<'a> {
     /// The key word.
     pub key: u64,
@@ -38,7 +38,7 @@ pub struct Stored<'a> {
 /// The result of an audit.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Audit {
-    /// The number of records that are present at primaries.
+    /// The number of records that the audit found at the primaries.
     pub records: u64,
     /// The number of slots of deleted records whose old versions transactions may still read.
     pub tombstones: u64,
@@ -46,11 +46,11 @@ pub struct Audit {
     pub locks_left: u64,
     /// The number of lines of backups that differ from the same line of the primary.
     pub replicas_differ: u64,
-    /// The number of records that are in a wrong bucket or twice in one bucket. Buckets whose depth differs from
-    /// the depth that the index header implies are counted too.
+    /// The number of records that lie in a wrong bucket or twice in one bucket. The count of misplaced records also
+    /// includes buckets whose depth differs from the depth that the index header implies.
     pub misplaced: u64,
-    /// The number of wrong cells: their version is not committed or out of order, or they lead to a record of
-    /// another key. Records whose lines have different versions count here too.
+    /// The number of wrong cells. A cell is wrong if its version is not committed, is out of order, or leads to a
+    /// record of another key. The count of wrong cells also includes records whose lines have different versions.
     pub cells_wrong: u64,
     /// The number of buckets in use.
     pub buckets: u64,
@@ -60,10 +60,9 @@ pub struct Audit {
     pub index_nodes: u64,
     /// The number of entries of ordered indexes.
     pub index_entries: u64,
-    /// The number of nodes of ordered indexes that do not agree with their neighbours, parents or entries.
+    /// The number of nodes of ordered indexes that contradict their neighbours, parents or entries.
     pub nodes_wrong: u64,
-    /// The number of index entries without a record, plus the number of records without an index entry. The sum is
-    /// at least 1 if any index entry or record has no counterpart.
+    /// The number of index entries without a record, plus the number of records without an index entry.
     pub entries_differ: u64,
 }
 
@@ -128,8 +127,8 @@ pub async fn scan(
     Ok(())
 }
 
-/// Calls `visit` with every block (bucket or overflow block) of a table at the primaries. The arguments are the
-/// buffer and the position of the block's image in the buffer.
+/// Calls `visit` with every block (bucket or overflow block) of a table at the primaries. `visit` receives the buffer
+/// and the position of the block's image in the buffer.
 ///
 /// # Errors
 /// An error of the fabric.
@@ -155,7 +154,7 @@ pub async fn blocks(
     Ok(())
 }
 
-/// The positions of the slots' images in a block whose image lies at `at`.
+/// The positions of the images of a block's slots. The block's image lies at `at`.
 pub fn slots(table: &Table, at: BufferOffset) -> impl Iterator<Item = BufferOffset> {
     let slot_bytes = table.slot.slot_bytes;
     (0..table.geometry.slots).map(move |slot| at.plus(DIRECTORY_BYTES + slot * slot_bytes))
@@ -218,7 +217,7 @@ pub async fn audit(cx: &Context) -> Result<Audit, Failure> {
     Ok(audit)
 }
 
-/// Audits the index header: the header may show no unfinished split, and it must be equal at every member of the
+/// Audits the index header: the header must not show an unfinished split, and it must be equal at every member of the
 /// group.
 async fn audit_header(
     cx: &Context,
@@ -298,14 +297,14 @@ async fn compare_replicas(
     for position in 1..cx.groups.whole().members(block.group()).len() {
         let other = read_block(cx, round, table, block, position).await?;
         audit.replicas_differ += differing(round, table, at, other);
-        // A backup may be promoted, and its fingerprints are trusted after that. So a backup's fingerprints are
-        // checked too.
+        // A backup may be promoted to primary, and its fingerprints are then used. So the audit checks the
+        // fingerprints of backups too.
         audit.misplaced += u64::from(is_bucket && are_wrong(table, round, other));
         for slot in 0..table.geometry.slots {
             let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
             let bodies: Vec<Address> = table.slot.apart(slot_at(round, table, image)).collect();
             let slot_image = slot_at(round, table, image).to_vec();
-            // A cell that leads to an impossible address is counted as wrong elsewhere.
+            // Another check counts a cell as wrong if the cell leads to an impossible address.
             for body in bodies.into_iter().filter(|&body| is_block(cx, table, body)) {
                 round.begin();
                 let bytes = table.slot.body_bytes();
@@ -343,8 +342,8 @@ fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOf
             let bytes =
                 |image: BufferOffset, from, to| round.bytes(image.plus(offset + from), to - from);
             let same = |from, to| bytes(first, from, to) == bytes(second, from, to);
-            // An undo leaves void fingerprints behind. If fingerprints are void, they must be void at every
-            // replica.
+            // If a transaction is undone, void fingerprints remain. If the primary's fingerprints are void, they must
+            // be void at every replica.
             let void = |image| (offset == 0).then(|| void_words(round, image)).flatten();
             let equal = match (void(first), void(second)) {
                 (Some((from, to)), Some(_)) => same(VERSION_AT, from) && same(to, end),
@@ -372,13 +371,13 @@ async fn read_block(
     round.begin();
     let target = cx.groups.whole().replica(block, position);
     let at = round.read(target, table.geometry.bucket_bytes);
-    // The scan reads memory in address order, so waiting for a prefetch gains no time.
+    // The scan reads memory in address order, so it would gain no time by waiting for a prefetch.
     round.hot();
     cx.port.execute(round).await?;
     Ok(at)
 }
 
-/// Every bucket of a table in one group, in the state that the index header gives.
+/// Reads every bucket of a table in one group. The index header determines which buckets exist.
 async fn buckets(
     cx: &Context,
     table: &Table,

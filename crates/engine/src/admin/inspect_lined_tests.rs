@@ -1,6 +1,7 @@
-//! Tests of records with a version in every line: they are loaded correctly, and the audit reports torn records.
+//! Tests of records with a version in every line: the loader stores them correctly, and the audit reports torn
+//! records.
 //!
-//! Invariant: a database that was just loaded is clean, and each test changes one word of that database.
+//! Invariant: a database that was just loaded has no errors, and each test changes one word of that database.
 
 use super::*;
 use crate::admin::inspect_scene::thread_on;
@@ -60,8 +61,8 @@ async fn load(cx: &Context) {
             };
             loader.insert(table, key, fill).await.expect("room");
         }
-        // Only one column is set. The other columns must be zeros, even if an earlier record set them in the same
-        // buffer.
+        // The loader sets only one column of the record. The other columns must be zeros, even if an earlier record
+        // set them in the same buffer.
         let fill = |row: &mut crate::admin::load::RowMut<'_>| row.set(A, key * 3);
         loader.insert(KEYED, &full_key(key), fill).await.expect("room");
     }
@@ -84,8 +85,8 @@ fn any_record(cx: &Context, table: TableId) -> Address {
     bucket.plus((image.0 - at.0) as usize)
 }
 
-/// Changes a word at every copy or only at the backups, and returns the audit's result. The word is restored
-/// afterwards.
+/// Changes a word at every copy or only at the backups, and returns the audit's result. The function then restores
+/// the word.
 fn changed(cx: &Context, at: Address, primary_too: bool) -> Audit {
     let mut round = Round::new();
     let seen = round.read(cx.groups.primary(at), 8);

@@ -1,6 +1,6 @@
 //! A test scene: one thread on an empty database in three memory nodes. Tests of loading and of the audit use it.
 //!
-//! Invariant: the caller of this scene chooses only the catalog.
+//! Invariant: a test that uses this scene chooses only the catalog.
 
 use crate::cluster::membership::EmbeddedMembership;
 use crate::protocol::{ALL, AnyProtocol};

@@ -1,9 +1,10 @@
 //! Inspects ordered indexes while no transaction runs.
 //!
-//! Invariant checked: at each level the nodes cover all keys, left to right, without gap or overlap. No node of the
-//! chain is dead or locked. Each entry lies within its node's fences, in a slot where a look-up finds it, and only
-//! once. Separators lead to nodes that begin at the separator. Every record has its index entries, and every index
-//! entry has its record. Replicas of a node are equal in all bytes that are in use.
+//! Invariant checked: at each level of the tree, the nodes cover all keys, left to right, without gap or overlap. No
+//! node in the chain of a level is dead or locked. Each index entry appears only once. The key of an entry lies
+//! within the fences of the entry's node, and a look-up finds the entry's slot. Each separator leads to a node that
+//! begins at the separator. Every record has its index entries, and every index entry has its record. Replicas of a
+//! node are equal in all bytes that are in use.
 
 use crate::admin::inspect::{Audit, scan};
 use crate::site::Context;

@@ -1,7 +1,8 @@
-//! Checks that a record's versions are as their readers expect them, while no transaction runs.
+//! Checks the versions of a record while no transaction runs: readers must be able to rely on the record's cells.
 //!
-//! Invariant: no cell is trusted. The record that a cell leads to is read and compared with the cell. Only
-//! primaries are checked here; [`crate::admin::inspect`] compares the backups with the primaries.
+//! Invariant: the check trusts no cell. The check reads the record to which a cell leads, and compares the record
+//! with the cell. This module checks only primaries; [`crate::admin::inspect`] compares the backups with the
+//! primaries.
 
 use crate::site::Context;
 use crate::steps::settle::is_stray;
@@ -13,8 +14,8 @@ use tarn_store::layout::{
 };
 use tarn_store::placement::catalog::Table;
 
-/// The number of wrong cells of the record in one slot. `slot` is the slot's address, and `image` is the position
-/// of its image in the buffer.
+/// The number of wrong cells of the record in one slot. `slot` is the slot's address, and `image` is the position of
+/// the slot's image in the buffer.
 ///
 /// # Errors
 /// An error of the fabric.
@@ -33,8 +34,8 @@ pub async fn wrong_cells(
         let astray = table.slot.apart(bytes).filter(|&body| !is_block(cx, table, body));
         return Ok(astray.count() as u64);
     }
-    // Versions that recovered incarnations of nodes left behind do not count. Readers skip such versions, and
-    // writers overwrite them.
+    // The check ignores versions that transactions of recovered incarnations left behind. Readers skip such versions,
+    // and writers overwrite them.
     let stray = |it: &Seen| it.word.is_invisible() && is_stray(cx, it.txn);
     let is_none = table.slot.newest_committed(bytes).is_none();
     if is_none && seen.iter().all(|it| it.word.is_empty() || stray(it)) {
@@ -61,8 +62,8 @@ pub async fn wrong_cells(
     Ok(wrong)
 }
 
-/// The number of versions that are not committed, plus the number of versions with the same time as another
-/// version.
+/// The number of versions that are not committed, plus the number of versions whose commit time equals the time of
+/// another version.
 fn wrong_times(seen: &[Seen]) -> u64 {
     let invisible = seen.iter().filter(|it| it.word.is_invisible()).count();
     let mut shown: Vec<Timestamp> = shown(seen).collect();
@@ -86,8 +87,8 @@ fn shape(table: &Table, cells: Cells) -> u64 {
     cells.shape(table.id, table.slot.payload_bytes)
 }
 
-/// Whether the TO field of a committed cell is possible. The field TO must lead to a record in the slot's group, or
-/// say "deleted" and lead to no record.
+/// Whether the TO field of a committed cell is possible. The field must either lead to a record in the slot's group,
+/// or have the value "deleted" and lead to no record.
 fn leads_somewhere(cx: &Context, table: &Table, cell: Cell, slot: Address) -> bool {
     if cell.to.is_deleted() {
         return cell.to == CellAddress::deleted();
@@ -103,13 +104,13 @@ pub fn is_block(cx: &Context, table: &Table, address: Address) -> bool {
     let end = address.offset_bytes() + table.slot.body_bytes() as u64;
     let is_inside =
         usize::from(address.group().0) < catalog.groups() && end <= catalog.group_bytes();
-    // Blocks of overflow chains may end within a line if slots take half a line. The bodies of records of one
+    // If slots take half a line, a block of an overflow chain may end within a line. The body of a record of one
     // version may begin directly after such a block.
     let unit = if table.slot.record == RecordLayout::InPlace { 8 } else { LINE_BYTES };
     is_inside && address.offset_bytes().is_multiple_of(unit as u64)
 }
 
-/// Whether the record to which a cell leads belongs to the cell.
+/// Whether the record to which a cell leads is the record of that cell.
 async fn holds(
     cx: &Context,
     round: &mut Round,

@@ -1,7 +1,7 @@
-//! Tests of records in several versions: they are loaded correctly, and the audit reports each kind of error in
-//! memory.
+//! Tests of records in several versions: the loader stores them correctly, and the audit reports each kind of error
+//! in memory.
 //!
-//! Invariant: a database that was just loaded is clean, and each test changes one word of that database.
+//! Invariant: a database that was just loaded has no errors, and each test changes one word of that database.
 
 use super::*;
 use crate::admin::inspect::{Audit, audit, scan};
@@ -18,8 +18,8 @@ use tarn_store::schema::{ColumnId, ColumnType, TableId, TableSchema};
 
 const RECORDS: u64 = 60;
 const A: ColumnId = ColumnId(0);
-/// The records of `SMALL` are packed if the options allow it. Records of `WIDE` are too large for that, and keys of
-/// `LONG` are too long.
+/// The records of `SMALL` are packed if the options allow packing. The records of `WIDE` are too large for packing,
+/// and the keys of `LONG` are too long for packing.
 const SMALL: TableId = TableId(0);
 const WIDE: TableId = TableId(1);
 const LONG: TableId = TableId(2);
@@ -94,7 +94,7 @@ fn set(cx: &Context, at: Address, value: u64, primary_too: bool) {
     block_on(cx.port.execute(&mut round)).expect("written");
 }
 
-/// Changes a word at all replicas and returns the audit's result. The word is restored afterwards.
+/// Changes a word at all replicas and returns the audit's result. The function then restores the word.
 fn changed(cx: &Context, at: Address, value: u64) -> Audit {
     let before = word(cx, at);
     set(cx, at, value, true);
@@ -157,7 +157,8 @@ fn two_versions_of_one_time_and_a_visible_discarded_version_are_wrong() {
     let packed = slot_of(&cx, SMALL, 5).plus(PACKED_VERSIONS_AT);
     assert_eq!(changed(&cx, packed.plus(8), 1).cells_wrong, 1);
     let cells = slot_of(&cx, WIDE, 5).plus(CELLS_AT);
-    // The second cell is set to "deleted". Below, the second cell gets the same time as the first cell.
+    // The test sets the second cell to "deleted". Later the test gives the second cell the same time as the first
+    // cell.
     set(&cx, cells.plus(32 + CELL_TO_AT), CellAddress::deleted().word(), true);
     assert!(look(&cx).is_clean());
     assert_eq!(changed(&cx, cells.plus(32), 1).cells_wrong, 1);
@@ -174,8 +175,8 @@ fn a_cell_without_a_record_of_its_own_is_wrong() {
         let cell = slot_of(&cx, table, key).plus(CELLS_AT);
         let to = CellAddress::from_word(word(&cx, cell.plus(CELL_TO_AT)));
         let other = slot_of(&cx, table, key + 1).plus(CELLS_AT + CELL_TO_AT);
-        // The wrong addresses are, in order: another record's, zero, one out of bounds, one marked by an undecided
-        // coordinator, one that is not aligned.
+        // The wrong addresses are, in order: the address of another record, zero, an address out of bounds, an
+        // address that an undecided coordinator has marked, and an unaligned address.
         for wrong in [word(&cx, other), 0, (1 << 36) - 64, to.undecided_by(3).word(), to.word() + 8]
         {
             assert_eq!(changed(&cx, cell.plus(CELL_TO_AT), wrong).cells_wrong, 1, "{wrong:x}");
@@ -204,7 +205,7 @@ fn the_audit_finds_differences_of_a_backup_in_slots_and_records() {
         assert_eq!((found.replicas_differ, found.cells_wrong), (1, 0), "{found}");
         set(&cx, at, before, false);
     }
-    // The memory of a record may hold older bytes behind the payload.
+    // The memory of a record may contain older bytes behind the payload.
     set(&cx, record.plus(336), 5, false);
     assert!(look(&cx).is_clean());
 }
@@ -215,8 +216,8 @@ fn the_audit_checks_locks_places_and_free_slots_as_in_any_layout() {
     for table in [SMALL, WIDE] {
         let slot = slot_of(&cx, table, 5);
         assert_eq!(changed(&cx, slot, 9).locks_left, 1);
-        // Inserts into records of several versions keep no fingerprints. So a free slot contains no fingerprint
-        // that could be wrong.
+        // Inserts into records of several versions store no fingerprints. So a free slot contains no fingerprint that
+        // could be wrong.
         let found = changed(&cx, slot.plus(VERSION_AT), Version::LOADED.absent_after().word());
         assert_eq!((found.misplaced, found.records), (0, 3 * RECORDS - 1), "{found}");
         assert!(changed(&cx, slot.plus(KEY_AT), 1_000_000).misplaced > 0);

@@ -1,9 +1,9 @@
-//! Computes the contents that memory must have after a history has ended, record by record.
+//! Computes the contents that each record in memory must have after a history has ended.
 //!
-//! Invariant: every record is checked. Loaded records count as the first writes. A record that is present without a
-//! write is an error, and a record that has vanished without a delete is an error too. Only committed transactions
-//! count. The undo of a dead node's transaction restores a record's bytes under a new version. The record may have
-//! that version only if the dead transaction had written the record.
+//! Invariant: every record is checked. Loaded records count as the first writes. It is an error if a record is
+//! present without a write, or is absent without a delete. Only writes of committed transactions count. The undo of a
+//! dead node's transaction restores a record's bytes under a new version. The record may have that version only if
+//! the dead transaction had written the record.
 
 use crate::admin::inspect::{Stored, scan};
 use crate::site::Context;
@@ -12,7 +12,7 @@ use tarn_store::history::{RecordedOutcome, RecordedTxn, RecordedWrite, WriteKind
 use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
 
-/// Returns every stored record as if it had been inserted now. Callers use it after loading.
+/// Returns every stored record as if it had been inserted now. Callers call this function after loading.
 ///
 /// # Errors
 /// An error of the fabric.
@@ -34,7 +34,7 @@ pub async fn stored(cx: &Context) -> Result<Vec<RecordedWrite>, Failure> {
     Ok(all)
 }
 
-/// The writes that memory must show once a history has ended: the last write of each record.
+/// The writes that memory must contain once a history has ended: the last write of each record.
 #[derive(Debug)]
 pub struct LastWrites {
     writes: BTreeMap<(TableId, u64), RecordedWrite>,
@@ -51,7 +51,8 @@ impl LastWrites {
         let mut last = LastWrites { writes: first.collect(), undone: BTreeSet::new() };
         let committed = |txn: &&RecordedTxn| txn.outcome == RecordedOutcome::Committed;
         for txn in history.iter().filter(committed) {
-            // A transaction that writes also reads, but the undo of another transaction reads no record.
+            // A transaction that writes also reads. Only a transaction that undoes another transaction reads no
+            // record.
             let is_undoing = txn.reads.is_empty();
             for write in &txn.writes {
                 let key = (write.table, write.key);
@@ -68,7 +69,7 @@ impl LastWrites {
         last
     }
 
-    /// Describes one record whose memory differs from these writes. Returns `None` if all records agree.
+    /// Describes one record whose contents in memory differ from these writes. Returns `None` if no record differs.
     ///
     /// # Errors
     /// An error of the fabric.
@@ -83,7 +84,7 @@ impl LastWrites {
             })
             .await?;
         }
-        // Nodes of ordered indexes belong to no table. The audit checks these nodes.
+        // Nodes of ordered indexes belong to no table. The audit of the ordered indexes checks these nodes.
         let tables = cx.database().catalog.tables().len();
         let is_record = |write: &&RecordedWrite| usize::from(write.table.0) < tables;
         let mut left = self.writes.values().filter(is_record);
@@ -98,7 +99,8 @@ impl LastWrites {
         }))
     }
 
-    /// Describes the error of a stored record, if the record has an error. The record is removed from the list.
+    /// Describes the error of a stored record, if the record has one. The function removes the record from the list
+    /// of expected writes.
     fn wrong(&mut self, table: TableId, stored: &Stored<'_>) -> Option<String> {
         let (key, version) = (stored.key, stored.version.counter());
         let Some(write) = self.writes.remove(&(table, key)) else {

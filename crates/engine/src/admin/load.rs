@@ -2,8 +2,8 @@
 //!
 //! Invariant: loaders run without any transaction, so they take no locks and write no log. Several loaders may run
 //! concurrently if each loads the keys of its own [`Part`]; two parts never share a bucket. Keys must be unique. A
-//! key that is loaded twice is a bug of the caller, and the loader does not detect it. Each record is placed
-//! exactly where an insert would place it, at every replica, with version 1. Loaders collect the entries of ordered
+//! key that is loaded twice is a bug of the caller, and the loader does not detect it. The loader stores each record
+//! with version 1 at every replica, in the same place as an insert would. Loaders collect the entries of ordered
 //! indexes. The loader that finishes last builds trees of these entries ([`crate::admin::load_trees`]).
 
 use crate::admin::load_trees::build;
@@ -24,7 +24,7 @@ use tarn_store::schema::{ColumnId, Key, TableId, TableSchema};
 /// The number of records that one batch loads.
 const BATCH: usize = 32;
 
-/// One loader's share of the keys.
+/// The share of the keys that one loader loads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// The number of this share, counted from 0.
@@ -36,7 +36,7 @@ pub struct Part {
 struct Pending {
     table: TableId,
     place: Place,
-    /// The position of the slot's image in the buffer.
+    /// The position of the image of the record's slot in the buffer.
     image: BufferOffset,
     body: Address,
     body_image: BufferOffset,
@@ -45,14 +45,14 @@ struct Pending {
     slot: Address,
 }
 
-/// A row being filled.
+/// A row that the caller is filling.
 pub struct RowMut<'a> {
     schema: &'a TableSchema,
     payload: &'a mut [u8],
 }
 
 impl RowMut<'_> {
-    /// Sets a column.
+    /// Sets a column of the row.
     #[inline]
     pub fn set(&mut self, column: ColumnId, value: impl Value) {
         let column = &self.schema.columns[usize::from(column.0)];
@@ -60,7 +60,7 @@ impl RowMut<'_> {
         value.store(&mut self.payload[from..from + width]);
     }
 
-    /// The whole payload.
+    /// The whole payload of the row.
     pub fn payload(&mut self) -> &mut [u8] {
         self.payload
     }
@@ -72,18 +72,18 @@ pub struct Loader<'a> {
     part: Part,
     round: Round,
     pending: Vec<Pending>,
-    /// The first block of each long chain that may have a free slot: all blocks before it are full.
+    /// For each long chain, the first block that may have a free slot. All earlier blocks of the chain are full.
     tails: BTreeMap<u64, Address>,
     loaded: u64,
-    /// The payload being filled, for records in lines.
+    /// The payload that the caller is filling, for records in lines.
     row: Vec<u8>,
-    /// Entries of each ordered index.
+    /// The entries of each ordered index that this loader has collected.
     runs: Vec<Run>,
     tell: Option<&'a dyn Fn(u64)>,
 }
 
 impl<'a> Loader<'a> {
-    /// A loader of `part` on this thread.
+    /// Creates a loader of `part` on this thread.
     pub fn new(cx: &'a Context, part: Part) -> Loader<'a> {
         assert!(part.index < part.of);
         let pending = Vec::with_capacity(BATCH);
@@ -99,12 +99,12 @@ impl<'a> Loader<'a> {
         self
     }
 
-    /// The number of records that this loader has taken.
+    /// The number of records that callers have passed to this loader.
     pub fn loaded(&self) -> u64 {
         self.loaded
     }
 
-    /// Loads a record, if its key is in this loader's part.
+    /// Loads a record if its key belongs to this loader's part.
     ///
     /// # Errors
     /// `OutOfMemory`, or an error of the fabric.
@@ -239,7 +239,8 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Finds a slot of the bin that was free when it was read and that no earlier record of the batch took.
+    /// Finds a slot of the bin that was free when the loader read the bin, and that no earlier record of the batch
+    /// took.
     fn free_in_bin(&self, before: &[Pending], one: &Pending) -> Option<Address> {
         let layout = &self.cx.table(one.table).slot;
         let slot_bytes = layout.slot_bytes;
@@ -251,7 +252,8 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Finds a free slot in the bucket or its overflow chain. If all slots are taken, it adds a block to the chain.
+    /// Finds a free slot in the bucket or its overflow chain. If no slot is free, the function adds a block to the
+    /// chain.
     async fn free_in_bucket(&mut self, one: &Pending) -> Result<Address, Failure> {
         let table = self.cx.table(one.table);
         let (slot_bytes, bucket_bytes) = (table.slot.slot_bytes, table.geometry.bucket_bytes);

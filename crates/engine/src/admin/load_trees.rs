@@ -1,9 +1,9 @@
 //! Builds the ordered indexes of loaded records. Every loader contributes the entries of its records, and the
 //! loader that finishes last builds the trees.
 //!
-//! Invariant: no other code uses the database while trees are built. An index that already has entries is rebuilt
-//! with the old and the new entries. Its old nodes are then marked dead, because threads may have cached their
-//! addresses. The old nodes are not used again.
+//! Invariant: no other code uses the database while trees are built. If an index already has entries, its tree is
+//! built anew from the old and the new entries. The function then marks the old nodes dead, because threads may have
+//! cached their addresses. No transaction uses the old nodes again.
 
 use crate::cluster::loads::Run;
 use crate::site::Context;
@@ -17,7 +17,7 @@ use tarn_store::layout::index_plan::Index;
 use tarn_store::layout::node::Node;
 use tarn_store::layout::{VERSION_AT, Version};
 
-/// The number of nodes that one round writes.
+/// The number of index nodes that one round writes.
 const BATCH: usize = 16;
 
 /// Builds the tree of every index that has new entries.

@@ -1,6 +1,7 @@
-//! Administration beside transactions: loading, inspection, new copies of replica groups, repair.
+//! Administration of a database: loading, inspection, new copies of replica groups, repair.
 //!
-//! Invariant: loads and inspections run while no transaction runs. Copies are made while transactions run.
+//! Invariant: loads and inspections run while no transaction runs. New copies of replica groups are made while
+//! transactions run.
 
 pub mod inspect;
 #[cfg(test)]

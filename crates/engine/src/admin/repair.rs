@@ -1,10 +1,10 @@
-//! Keeps the required number of copies of a database: it promotes backups, replaces dead nodes, and fills new
-//! copies.
+//! Keeps the required number of copies of a database. The repair promotes backups, replaces dead memory nodes, and
+//! fills new copies.
 //!
-//! Invariant: any number of compute nodes may run this repair. One node at a time changes the configuration, and
-//! one node at a time fills copies. If that node stops halfway, another node begins the work anew. A finished copy
-//! is accepted only if no compute node was expelled and no transaction was settled while it was made. Changes by
-//! recovery and settling may have missed the joining copy.
+//! Invariant: any number of compute nodes may run this repair. One node at a time changes the configuration, and one
+//! node at a time fills copies. If that node stops halfway, another node starts the work again. The repair accepts a
+//! finished copy only if no compute node was expelled and no transaction in doubt was settled while the copy was
+//! made. If such an event happened, the copy may lack changes that recovery or settling made.
 
 use crate::admin::rereplicate::{Copied, copy};
 use crate::cluster::configuration::CopierId;
@@ -18,21 +18,22 @@ use tarn_fabric::error::FabricError;
 use tarn_store::ids::{ConfigurationNumber, Failure, ViewNumber};
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// A repair step that was completed.
+/// A repair step that this node has completed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Repaired {
-    /// A configuration was opened because dead nodes were removed from the map or spare nodes began to join it.
+    /// A configuration was opened, because dead nodes were removed from the map of replica groups or spare nodes
+    /// began to join it.
     Changed {
-        /// The configuration's number.
+        /// The number of the new configuration.
         number: ConfigurationNumber,
-        /// The time for which no transaction could begin.
+        /// The time during which no transaction could begin, in nanoseconds.
         frozen_ns: u64,
     },
-    /// Every joining copy was completed, and is a full member from this configuration on.
+    /// Every joining copy was completed. The completed copies are full members from this configuration on.
     Joined {
-        /// The configuration's number.
+        /// The number of the new configuration.
         number: ConfigurationNumber,
-        /// The time for which no transaction could begin.
+        /// The time during which no transaction could begin, in nanoseconds.
         frozen_ns: u64,
         /// The counters of the last copying pass.
         copied: Copied,
@@ -65,7 +66,7 @@ pub async fn repair(
             Err(failure) if cx.port.last_error() == Some(FabricError::Fenced) => {
                 return Err(failure);
             }
-            // `Err` means that a node died meanwhile: the next iteration of this loop finds the dead node.
+            // `Err` means that a node died during the step. The next iteration of this loop finds the dead node.
             Ok(()) | Err(_) => {}
         }
         cx.port.sleep(Nanos(pace.look_every_ns)).await;
@@ -96,8 +97,8 @@ pub async fn step(
                 cx.metrics.recovery(RecoveryEvent::Promoted);
                 report(Repaired::Changed { number, frozen_ns });
             }
-            // The pause is long enough for two purposes. Another node can begin its change, and transactions that
-            // wait for dead nodes can end.
+            // The pause is long enough for another node to begin its change, and for transactions that wait for dead
+            // nodes to end.
             Changed::SteppedAside => cx.port.sleep(Nanos(terms.patience_ns)).await,
             Changed::NotNow | Changed::Kept => {}
         }
@@ -107,14 +108,14 @@ pub async fn step(
     Ok(())
 }
 
-/// The state that must stay the same while a copy is made.
+/// The state that must not change while a copy is made.
 fn circumstances(cx: &Context) -> (ConfigurationNumber, ViewNumber, u64) {
     let database = cx.database();
     let configurations = &database.configurations;
     (configurations.open().number, database.membership.view(), configurations.settled())
 }
 
-/// The exclusive right to fill joining copies. Dropping this value gives the right back.
+/// The exclusive right to fill joining copies. The node gives the right back when this value is dropped.
 struct Copying<'a> {
     cx: &'a Context,
     me: CopierId,
@@ -129,8 +130,9 @@ impl<'a> Copying<'a> {
 }
 
 impl Drop for Copying<'_> {
-    /// A copier that is dropped during a write leaves WRITEs on their way, and these WRITEs could overwrite newer
-    /// bytes. So its node is expelled, and the right to copy passes on when that node's incarnation is recovered.
+    /// If a copier is dropped during a write, its WRITEs may still be in flight. Late WRITEs of a dropped copier
+    /// could overwrite newer bytes. So the copier's node is expelled. The right to copy passes to another node when
+    /// the expelled incarnation is recovered.
     fn drop(&mut self) {
         match self.cx.writes_copy.get() {
             true => _ = self.cx.database().membership.expel(self.cx.node.id),
@@ -155,7 +157,7 @@ async fn complete(
         for &node in groups.joining(group) {
             match copy(cx, (group, node), pace, &is_believed).await? {
                 Some(more) => copied.add(more),
-                // `None` means that the copy would not be accepted, or that a backup has to be promoted first.
+                // `None` means that the repair would not accept the copy, or that a backup must be promoted first.
                 None => return Ok(()),
             }
         }

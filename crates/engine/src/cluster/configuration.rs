@@ -1,21 +1,20 @@
-//! Configurations: the map of replica groups that transactions run on, and how one configuration follows another.
+//! Configurations: the map of replica groups that transactions use, and how one configuration follows another.
 //!
 //! Invariant: a transaction runs in one configuration, and no two configurations run at the same time. A member first
-//! announces a change. From then on no transaction begins anywhere. The next configuration is opened when every
-//! thread of every member is quiet (it runs no transaction and has none in doubt) and every expelled incarnation is
-//! recovered. So no older transaction contradicts the LOCK words of the new primaries. See
-//! docs/design/0013-memory-node-recovery.md.
+//! announces a change. From then on no transaction begins anywhere. A member opens the next configuration when every
+//! thread of every member is quiet and every expelled incarnation is recovered. A thread is quiet if it runs no
+//! transaction and has no transaction in doubt. So no older transaction contradicts the LOCK words of the new
+//! primaries. See docs/design/0013-memory-node-recovery.md.
 //!
-//! Each number of a configuration belongs to exactly one map. Each opened configuration has the number after the
-//! previous configuration's
-//! number. A change that does not take place leaves map and number unchanged. Timestamps of the pool, lists of dead
-//! index nodes and cached trees depend on the number alone. Each change has a ticket of its own, which no other
-//! change shares; the ticket tells which change may open the next map.
+//! The number of a configuration belongs to exactly one map. Each opened configuration has the number after the
+//! previous configuration's number. If a change of the configuration is called off, map and number stay the same.
+//! Timestamps of the pool, lists of dead index nodes and cached trees depend on the number alone. Each change has a
+//! ticket of its own, which no other change shares. The ticket tells which change may open the next map.
 //!
-//! The hot path costs one load of the announced number for each try. A thread that begins to work makes one store to
-//! its own [`ThreadSlot`]. A node that changes the configuration must see this store before it checks the slots. Busy
-//! threads announce themselves, so that the node need not ask idle threads. So far all this state is memory of one
-//! process. A service over a network would have the same four messages: announce, quiet, open, report.
+//! On the hot path, each try of a transaction loads the announced number once. A thread that begins to work makes one
+//! store to its own [`ThreadSlot`]. A node that changes the configuration must see this store before it checks the
+//! slots. Because busy threads announce themselves, the node need not ask idle threads. At present all this state is
+//! memory of one process. A service over a network would have the same four messages: announce, quiet, open, report.
 
 use crate::cluster::membership::{Membership, Standing};
 use std::collections::BTreeSet;
@@ -26,12 +25,12 @@ use tarn_fabric::backend::Endpoint;
 use tarn_store::ids::{ConfigurationNumber, ViewNumber};
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// A map on which transactions run.
+/// A configuration: a map on which transactions run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
     /// The number of the configuration.
     pub number: ConfigurationNumber,
-    /// The locations of replica groups.
+    /// The map of replica groups: which nodes hold the copies of each group.
     pub groups: ReplicaGroups,
 }
 
@@ -63,7 +62,8 @@ pub struct Change {
     ticket: Ticket,
 }
 
-/// Distinguishes changes, even those that would open the same number. Each announced change has a greater ticket.
+/// Distinguishes changes, even if two of them would open the same number. Each announced change has a greater ticket
+/// than the change before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ticket(u64);
 
@@ -77,7 +77,7 @@ impl Change {
 /// The thread that fills joining copies, and its node's incarnation.
 pub type CopierId = (NodeId, Endpoint);
 
-/// Counts a coroutine that handles dead nodes, while this value exists.
+/// While this value exists, it counts one coroutine that handles dead nodes.
 pub struct Repairing<'a>(&'a AtomicU32);
 
 impl Drop for Repairing<'_> {
@@ -107,7 +107,7 @@ struct State {
 }
 
 impl Configurations {
-    /// Opens the first configuration.
+    /// Creates the state with the first configuration open.
     pub fn new(groups: ReplicaGroups) -> Configurations {
         let number = ConfigurationNumber::FIRST;
         let copies = (0..groups.count()).map(|group| groups.replicas(GroupId(group as u16)));
@@ -135,8 +135,8 @@ impl Configurations {
     }
 
     /// The number of the configuration in which a transaction must run to begin. Usually the announced number is the
-    /// open configuration's number. While a change is announced, the announced number is the next one, and no
-    /// transaction runs in that configuration yet.
+    /// open configuration's number. While a change is announced, the announced number is the number of the next
+    /// configuration. No transaction runs in the next configuration yet.
     #[inline]
     pub fn announced(&self) -> ConfigurationNumber {
         ConfigurationNumber(self.announced.load(Ordering::SeqCst))
@@ -155,15 +155,15 @@ impl Configurations {
         thread_slot
     }
 
-    /// Unregisters a thread that has ended. If the thread was busy, its slot stays, because only the recovery of its
-    /// node settles its transactions.
+    /// Unregisters a thread that has ended. If the thread was busy, its slot stays, because only the recovery of the
+    /// thread's node settles the thread's transactions.
     pub fn unregister(&self, thread_slot: &Arc<ThreadSlot>) {
         if !thread_slot.busy.load(Ordering::Acquire) {
             self.state().thread_slots.retain(|other| !Arc::ptr_eq(other, thread_slot));
         }
     }
 
-    /// Whether any coroutine handles dead nodes. If so, callers wait until a failed memory node is replaced.
+    /// Whether any coroutine handles dead nodes. If so, callers wait for the replacement of a failed memory node.
     pub fn is_mended(&self) -> bool {
         self.repairers.load(Ordering::Acquire) > 0
     }
@@ -174,14 +174,14 @@ impl Configurations {
         Repairing(&self.repairers)
     }
 
-    /// The number of copies that each group had at first.
+    /// The number of copies that each replica group had at first.
     pub fn copies_wanted(&self) -> &[usize] {
         &self.copies_wanted
     }
 
-    /// Whether this thread may fill joining copies. A thread may fill them if the previous copier has ended its work.
-    /// It also may if the previous copier's incarnation is recovered, because the copier's access is then revoked.
-    /// Otherwise a late WRITE of the previous copier could undo newer writes.
+    /// Whether this thread may fill joining copies. A thread may fill joining copies if the previous copier has ended
+    /// its work. The thread may also fill them if the previous copier's incarnation is recovered, because its access
+    /// is then revoked. Otherwise a late WRITE of the previous copier could undo newer writes.
     pub fn claim_copying(&self, me: CopierId, membership: &dyn Membership) -> bool {
         let mut state = self.state();
         let over = |(node, _): CopierId| membership.standing(node) == Standing::Recovered;
@@ -200,12 +200,12 @@ impl Configurations {
         }
     }
 
-    /// Records that a memory node does not answer: a round to the node ended in `NodeDown`.
+    /// Records that a memory node does not answer: a round of verbs to the node ended in `NodeDown`.
     pub fn report(&self, node: NodeSlot) {
         self.state().down.insert(node);
     }
 
-    /// The dead memory nodes that the open configuration still names.
+    /// The dead memory nodes that are still in the map of the open configuration.
     pub fn dead(&self) -> Vec<NodeSlot> {
         let state = self.state();
         let named = state.open.groups.nodes();
@@ -228,14 +228,14 @@ impl Configurations {
         state.spares.iter().copied().filter(|node| !state.down.contains(node)).collect()
     }
 
-    /// The node that changes the configuration and the thread that copies, whether they are alive or not.
+    /// The node that changes the configuration, and the thread that fills copies. Either of them may be dead.
     pub fn at_work(&self) -> (Option<NodeId>, Option<CopierId>) {
         let state = self.state();
         (state.changing, state.copying)
     }
 
-    /// The number of transactions in doubt that have been resolved. A copy is not trusted if this number changed
-    /// while the copy was made.
+    /// The number of transactions in doubt that were resolved. A copy of a replica group is not trusted if this
+    /// number changed while the copy was made.
     pub fn settled(&self) -> u64 {
         self.state().settled
     }
@@ -245,13 +245,13 @@ impl Configurations {
         self.state().ticket.0
     }
 
-    /// Counts a transaction in doubt that was resolved.
+    /// Increments the number of transactions in doubt that were resolved.
     pub fn note_settled(&self) {
         self.state().settled += 1;
     }
 
-    /// Announces a change, so that no transaction begins any more. Returns `None` if a change of another living
-    /// member is under way.
+    /// Announces a change of the configuration, so that no transaction begins any more. Returns `None` if another
+    /// living member has announced a change that is not complete.
     pub fn announce(&self, by: NodeId, membership: &dyn Membership) -> Option<Change> {
         let mut state = self.state();
         let busy = |other: NodeId| other != by && membership.is_member(other);
@@ -265,13 +265,13 @@ impl Configurations {
         Some(Change { number, ticket: state.ticket })
     }
 
-    /// Whether a change still belongs to the node that announced it. A change belongs to that node until the change
-    /// is taken over, opened or called off.
+    /// Whether a change still belongs to the node that announced it. A change no longer belongs to its node after
+    /// another node has taken the change over, or after it was opened or called off.
     pub fn is_announced(&self, change: Change) -> bool {
         self.state().is_announced(change)
     }
 
-    /// The members that are not quiet yet. Each is listed once.
+    /// The members that are not quiet yet. Each member with a busy thread is listed once.
     pub fn late(&self, membership: &dyn Membership) -> Vec<NodeId> {
         let state = self.state();
         let busy =
@@ -283,11 +283,11 @@ impl Configurations {
         late
     }
 
-    /// Opens the announced configuration with `groups`, under four conditions. First, the change is still the
-    /// caller's. Second, the caller is a member. Third, every expelled incarnation is recovered. Fourth, no
-    /// incarnation has ended since the caller saw `view`. The function checks all conditions and opens the
-    /// configuration in one step. So an incarnation that ends later ends in this configuration, and its recoverer
-    /// finds this map. Returns whether the configuration was opened.
+    /// Opens the announced configuration with `groups`, under four conditions. First, the change still belongs to the
+    /// caller. Second, the caller is a member. Third, every expelled incarnation is recovered. Fourth, no incarnation
+    /// has ended since the caller saw `view`. The function checks all conditions and opens the configuration in one
+    /// step. So an incarnation that ends later ends in this configuration, and its recoverer finds this map. Returns
+    /// whether the configuration was opened.
     pub fn finish(
         &self,
         change: Change,
@@ -306,9 +306,9 @@ impl Configurations {
         })
     }
 
-    /// Calls a change off, so that transactions begin again in the open configuration. Its number does not change,
-    /// because transactions that were not quiet may still run in it. The function does nothing if the change was
-    /// taken over or has taken place.
+    /// Calls a change off, so that transactions begin again in the open configuration. The open configuration keeps
+    /// its number, because transactions of threads that were not quiet may still run in it. The function does nothing
+    /// if another node took the change over, or the next configuration is open already.
     pub fn call_off(&self, change: Change) {
         let mut state = self.state();
         if state.is_announced(change) {

@@ -1,7 +1,7 @@
-//! The constants that a protocol declares about itself: its guarantees, its switches and variants, its phases.
+//! The constants by which a protocol describes itself: its guarantees, its switches and variants, its phases.
 //!
-//! Invariant: everything in this file is constant. Checkers, coverage and tests read these constants, so that only
-//! the protocol itself defines its name and its numbers.
+//! Invariant: everything in this file is constant. Checkers, coverage and tests read these constants. So only the
+//! protocol itself defines its name and its numbers.
 
 use tarn_store::history::{Undone, WriteKind};
 use tarn_store::ids::{AbortReason, UsageError};
@@ -9,51 +9,51 @@ use tarn_store::ids::{AbortReason, UsageError};
 /// The services that a protocol needs from compute nodes, in addition to threads that run coordinators.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Needs {
-    /// Locks in the memory of compute nodes.
+    /// The protocol needs locks in the memory of compute nodes.
     pub locks: bool,
-    /// Timestamps, in one order for all nodes.
+    /// The protocol needs timestamps, in one order for all nodes.
     pub timestamps: bool,
-    /// Implicit leases: a reader relies on one and a writer waits until it has ended, without a message
-    /// ([`crate::cluster::lease`]).
+    /// The protocol needs implicit leases: a reader relies on its lease without a message, and a writer waits until
+    /// the lease has ended ([`crate::cluster::lease`]).
     pub read_leases: bool,
-    /// Explicit leases: each node counts its readers ([`crate::services::readers`]).
+    /// The protocol needs explicit leases: each node counts its readers ([`crate::services::readers`]).
     pub readers: bool,
 }
 
 impl Needs {
-    /// The protocol needs no service.
+    /// The services of a protocol that needs no service.
     pub const NONE: Needs =
         Needs { locks: false, timestamps: false, read_leases: false, readers: false };
-    /// The protocol needs timestamps.
+    /// The services of a protocol that needs timestamps.
     pub const TIMESTAMPS: Needs = Needs { timestamps: true, ..Needs::NONE };
-    /// The protocol needs locks and timestamps.
+    /// The services of a protocol that needs locks and timestamps.
     pub const LOCKS_AND_TIMESTAMPS: Needs = Needs { locks: true, ..Needs::TIMESTAMPS };
-    /// The protocol needs implicit leases.
+    /// The services of a protocol that needs implicit leases.
     pub const READ_LEASES: Needs = Needs { read_leases: true, ..Needs::NONE };
-    /// The protocol needs leases, and counts of readers.
+    /// The services of a protocol that needs leases, and counts of readers.
     pub const EXPLICIT_LEASES: Needs = Needs { readers: true, ..Needs::READ_LEASES };
 }
 
-/// The guarantees of a protocol beyond its [`Isolation`].
+/// The guarantees that a protocol gives beyond its [`Isolation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProtocolCaps {
-    /// The protocol offers snapshot isolation as well.
+    /// The protocol offers snapshot isolation in addition to strict serializability.
     pub snapshot_isolation: bool,
-    /// Range reads are free of phantoms.
+    /// Range reads of the protocol are free of phantoms.
     pub ranges: bool,
-    /// The protocol's hash indexes grow; without this guarantee, chains of blocks grow.
+    /// The protocol's hash indexes grow. Without this guarantee, the chains of overflow blocks grow instead.
     pub growth: bool,
     /// The protocol survives crashes of compute nodes.
     pub crash_recovery: bool,
     /// The protocol survives deaths of memory nodes: a backup is promoted, and new copies are made while transactions
     /// run.
     pub memory_recovery: bool,
-    /// If a caller drops a transaction before its end, the transaction leaves no lock.
+    /// If a caller drops a transaction before its end, no lock of the transaction remains.
     pub survives_drops: bool,
 }
 
 impl ProtocolCaps {
-    /// The protocol gives all these guarantees.
+    /// The guarantees of a protocol that gives all of them.
     pub const ALL: ProtocolCaps = ProtocolCaps {
         snapshot_isolation: true,
         ranges: true,
@@ -62,7 +62,7 @@ impl ProtocolCaps {
         memory_recovery: true,
         survives_drops: true,
     };
-    /// The protocol gives none of these guarantees.
+    /// The guarantees of a protocol that gives none of them.
     pub const NONE: ProtocolCaps = ProtocolCaps {
         snapshot_isolation: false,
         ranges: false,
@@ -73,28 +73,28 @@ impl ProtocolCaps {
     };
 }
 
-/// One deviation from a paper's text, or one rule whose absence is a planted bug.
+/// A switch: a deviation from a paper's text, or a rule whose absence is a planted bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switch {
-    /// The name on the command line.
+    /// The name of the switch on the command line.
     pub name: &'static str,
-    /// The effect while the switch is on.
+    /// The effect of the switch while it is on.
     pub effect: &'static str,
-    /// Whether the paper's text follows this switch. `--variant literal` keeps exactly the switches that the paper's
-    /// text follows.
+    /// Whether the switch is on in the paper's text. `--variant literal` keeps exactly the switches that are on in
+    /// the paper's text.
     pub in_literal: bool,
-    /// Whether the public code, which later papers measured, follows this switch. `--variant measured` keeps exactly
-    /// the switches that the public code follows.
+    /// Whether the switch is on in the public code, which later papers measured. `--variant measured` keeps exactly
+    /// the switches that are on in the public code.
     pub in_measured: bool,
-    /// Without this switch transactions are not isolated at all. Only simulations may drop it, by `unsafe-no-NAME`,
-    /// to measure how fast transactions would be without the switch.
+    /// Whether only simulations may turn this switch off. Without the switch transactions are not isolated at all. A
+    /// simulation turns it off with `unsafe-no-NAME`, to measure the speed of transactions without the switch.
     pub simulated_only: bool,
 }
 
 /// The isolation that transactions can rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isolation {
-    /// A serial order that respects real time explains all reads.
+    /// Strict serializability: a serial order of transactions that respects real time explains all reads.
     StrictSerializable,
     /// Each transaction reads the state that was committed at one moment, its snapshot. The moment of the snapshot
     /// lies between the transaction's beginning and its end. If two transactions write one record, one of them takes
@@ -102,48 +102,49 @@ pub enum Isolation {
     SnapshotIsolation,
 }
 
-/// The conditions under which a phase can be reached.
+/// The conditions under which a transaction can reach a phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Only {
-    /// The phase exists in this variant, and not in the corrected one.
+    /// Transactions have this phase only in this variant, not in the corrected variant.
     InVariant(&'static str),
-    /// The phase exists while no memory node dies.
+    /// Transactions reach this phase only while no memory node dies.
     WithoutMemoryDeath,
-    /// The phase awaits nothing, so no death can find a transaction in it.
+    /// A transaction awaits nothing in this phase, so a node's death never finds a transaction in the phase.
     InPassing,
-    /// The phase exists on tables with ordered indexes.
+    /// Only transactions on tables with ordered indexes have this phase.
     WithOrderedIndexes,
-    /// The phase exists where memory is reached by loads and stores, which is not so for simulated memory.
+    /// Only transactions that access memory by loads and stores have this phase. Simulated memory is not accessed in
+    /// this way.
     WhereMemoryIsNear,
 }
 
-/// A phase that can be reached only under a condition. A check that tests reach every phase ignores this phase if the
-/// condition does not hold.
+/// A phase that transactions reach only under a condition. A check requires that tests reach every phase. If the
+/// condition does not hold, the check ignores this phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// One of the protocol's phases.
+    /// The name of the phase to which the condition applies.
     pub phase: &'static str,
-    /// The condition under which the phase can be reached.
+    /// The condition under which transactions reach the phase.
     pub only: Only,
     /// The reason for the condition.
     pub why: &'static str,
 }
 
 impl Limit {
-    /// The phase that scans ordered indexes.
+    /// The condition of the phase that scans ordered indexes.
     pub const SCAN: Limit = Limit {
         phase: "scan",
         only: Only::WithOrderedIndexes,
         why: "the phase reads an ordered \
             index",
     };
-    /// The phase that changes leaves.
+    /// The condition of the phase that changes leaves of ordered indexes.
     pub const LOCK_LEAF: Limit = Limit {
         phase: "lock_leaf",
         only: Only::WithOrderedIndexes,
         why: "only ordered indexes have leaves",
     };
-    /// The phase that commits and releases locks in one batch.
+    /// The condition of the phase that commits and releases locks in one batch.
     pub const UNLOCK_WITH_DATA: Limit = Limit {
         phase: "unlock_with_data",
         only: Only::WithoutMemoryDeath,
@@ -210,34 +211,34 @@ pub struct ProtocolInfo {
     pub citation: &'static str,
     /// The protocol's guarantees.
     pub caps: ProtocolCaps,
-    /// The protocol's switches; all are on unless a variant says otherwise.
+    /// The protocol's switches. All switches are on unless a variant turns some of them off.
     pub switches: &'static [Switch],
     /// The protocol's phases, in the order of [`crate::site::metrics::Tally::phases`].
     pub phases: &'static [&'static str],
-    /// The phases that can be reached only under a condition.
+    /// The phases that transactions reach only under a condition.
     pub limits: &'static [Limit],
-    /// The reasons for which the protocol may abort a transaction. The protocol never aborts a transaction for
-    /// another reason.
+    /// The reasons for which the protocol may abort a transaction. The protocol aborts transactions for no other
+    /// reason.
     pub aborts: &'static [AbortReason],
-    /// The version that a record has after a transaction that wrote it was undone, when the record has its old value
+    /// The version of a record after the transaction that wrote it was undone. The record then has its old value
     /// again. The arguments are the kind of the write and the counter of the record's version. `None` if undoing
-    /// leaves no trace that a reader sees.
+    /// leaves no trace that readers see.
     pub undone: fn(WriteKind, u64) -> Option<u64>,
-    /// The version of an ordered index's node after a transaction was undone. The transaction had found the node at
-    /// the first argument's version and written the second argument's version. `None` if undoing leaves no trace that
-    /// a reader sees.
+    /// The version of an ordered index's node after a transaction was undone. The first argument is the version at
+    /// which the transaction had found the node. The second argument is the version that the transaction had written.
+    /// `None` if undoing leaves no trace that readers see.
     pub undone_node: fn(u64, u64) -> Option<Undone>,
 }
 
 impl ProtocolInfo {
-    /// Whether a phase is reached only on tables with ordered indexes.
+    /// Whether transactions reach a phase only on tables with ordered indexes.
     pub fn needs_ordered_indexes(&self, phase: &str) -> bool {
         let needs = |it: &Limit| it.phase == phase && it.only == Only::WithOrderedIndexes;
         self.limits.iter().any(needs)
     }
 }
 
-/// A variant: the switches that are on, and the requested isolation.
+/// A variant of a protocol: the switches that are on, and the requested isolation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switches {
     bits: u64,
@@ -245,14 +246,14 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Reads a variant. The text of a variant begins with `corrected` (all switches on), `literal` (the switches of
-    /// the paper's text) or `measured` (the switches of the public code). Any number of `,-name` (drop a switch) and
-    /// `,+name` (keep a switch) may follow. `,unsafe-no-NAME` turns off the switch NAME, which only simulations may
-    /// turn off. `,si`
-    /// requests snapshot isolation in place of strict serializability.
+    /// Parses the text of a variant. The text begins with `corrected` (all switches on), `literal` (the switches of
+    /// the paper's text) or `measured` (the switches of the public code). Any number of `,-name` (turn a switch off)
+    /// and `,+name` (turn a switch on) may follow. `,unsafe-no-NAME` turns off the switch NAME, which only
+    /// simulations may turn off. `,si` requests snapshot isolation in place of strict serializability.
     ///
     /// # Errors
-    /// The error names the part that is unknown or that the protocol does not offer, and the allowed values.
+    /// The error names the part of the text that is unknown or that the protocol does not offer, and the allowed
+    /// values.
     pub fn parse(info: &ProtocolInfo, variant: &str) -> Result<Switches, UsageError> {
         let mut parts = variant.split(',').map(str::trim);
         let those = |keeps: fn(&Switch) -> bool| {
@@ -303,7 +304,7 @@ impl Switches {
         self.bits & (1 << index) != 0
     }
 
-    /// The name of a dropped switch that only simulations may drop, if there is one.
+    /// The name of a switch that is off although only simulations may turn it off; `None` if there is no such switch.
     pub fn unsafe_without(self, info: &ProtocolInfo) -> Option<&'static str> {
         let missing =
             |(index, switch): &(usize, &Switch)| switch.simulated_only && !self.is_on(*index);
@@ -311,10 +312,10 @@ impl Switches {
     }
 }
 
-/// The part of a variant that requests snapshot isolation.
+/// The part of a variant's text that requests snapshot isolation.
 const SNAPSHOT: &str = "si";
 
-/// Snapshot isolation, if the protocol offers it.
+/// Returns snapshot isolation, if the protocol offers it.
 fn snapshot_of(info: &ProtocolInfo) -> Result<Isolation, UsageError> {
     if info.caps.snapshot_isolation {
         return Ok(Isolation::SnapshotIsolation);
@@ -329,7 +330,7 @@ fn snapshot_of(info: &ProtocolInfo) -> Result<Isolation, UsageError> {
     })
 }
 
-/// The prefix that removes a switch which only a simulation may drop.
+/// The prefix in a variant's text that turns off a switch which only a simulation may turn off.
 pub(crate) const UNSAFE_PREFIX: &str = "unsafe-no-";
 
 fn unknown_variant(info: &ProtocolInfo, part: &str) -> UsageError {

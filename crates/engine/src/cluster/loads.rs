@@ -1,13 +1,14 @@
-//! Entries of ordered indexes that loaders have handed in, before their trees are built.
+//! Index entries that loaders have passed in. The last loader builds the trees of the ordered indexes from these
+//! entries.
 //!
-//! Invariant: the loader that finishes last gets all entries, and no other loader gets any.
+//! Invariant: the loader that finishes last gets all index entries, and no other loader gets any.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The entries of one index: leaf slots in sequence.
+/// The entries of one index: leaf slots one after another.
 pub(crate) type Run = Vec<u8>;
 
-/// The rows that loaders have handed in and that no index contains yet.
+/// The index entries that loaders have passed in and that no index contains yet.
 #[derive(Default)]
 pub struct Loads(Mutex<Brought>);
 
@@ -22,8 +23,8 @@ impl Loads {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that one of `of` loaders has finished. Returns all runs to the last loader, which builds the indexes
-    /// from them.
+    /// Records that one of `of` loaders has finished. Returns all entries to the last loader, which builds the
+    /// indexes from these entries.
     pub(crate) fn bring(&self, runs: Vec<Run>, of: u32) -> Option<Vec<Run>> {
         let mut brought = self.brought();
         brought.finished += 1;

@@ -1,19 +1,19 @@
-//! A database's transactions in doubt: which of them are open, which coordinators' numbers they need, and how they
-//! ended.
+//! A database's transactions in doubt: which of them are unresolved, which coordinators' numbers they need, and how
+//! they ended.
 //!
 //! Invariants: a transaction in doubt needs the log area of its coordinator's number until it is settled. Until then
-//! the number belongs to the transaction's thread, and any other coordinator that begins under the number waits. One
-//! caller at a time settles a transaction. The outcome is recorded once, and from then on every caller gets that
-//! outcome. The outcomes of the last [`VERDICTS_MAX`] settled transactions are kept.
+//! the number belongs to the transaction's thread. Any other coordinator that begins under the number waits. One
+//! caller at a time settles a transaction. The first recorded outcome is final, and every caller gets that outcome.
+//! The outcomes of the last [`VERDICTS_MAX`] settled transactions are kept.
 //!
 //! On some backends a verb may still take effect after its round was dropped. On these backends only the
 //! transaction's own thread may settle the transaction. At each memory node, the verbs that this thread sent earlier
-//! come before the verbs that it sends now. The verbs are not ordered with the verbs of other threads
+//! run before the verbs that it sends now. The verbs are not ordered with the verbs of other threads
 //! (`Backend::abandon`). On such a backend a thread that has ended cannot settle anything, so the recovery of its
-//! node must. On backends where no verb takes effect later ([`tarn_fabric::backend::Caps::ends_when_dropped`]), any
-//! thread may settle the transaction.
+//! node must settle the thread's transactions. On other backends no verb takes effect after its round was dropped
+//! ([`tarn_fabric::backend::Caps::ends_when_dropped`]). On such backends any thread may settle the transaction.
 //!
-//! So far this state, like configurations, is memory of the one process in which all compute nodes run.
+//! At present this state, like configurations, is memory of the one process in which all compute nodes run.
 
 use crate::cluster::configuration::ThreadSlot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,16 +24,16 @@ use tarn_store::ids::{Resolution, TxnId, VERDICTS_MAX};
 /// The reason why a transaction needs its coordinator's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// The transaction is in doubt. If a node is named, a thread of that node is settling it.
+    /// The transaction is in doubt. If this value contains a node, a thread of that node is settling the transaction.
     Doubt(Option<NodeId>),
-    /// Another thread has settled the transaction with this outcome. The transaction's own thread has still to
-    /// release its locks.
+    /// Another thread has settled the transaction with this outcome. The transaction's own thread has not yet
+    /// released the transaction's locks.
     Settled(Verdict),
     /// The transaction's last writes have not ended yet.
     Writes,
 }
 
-/// One transaction that needs its coordinator's number.
+/// A transaction that needs its coordinator's number, and the reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     number: u32,
@@ -54,11 +54,12 @@ pub(crate) struct Hold {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
     pub(crate) resolution: Resolution,
-    /// Whether a log entry stated the outcome. If not, the transaction had not yet written a log entry.
+    /// Whether a log entry of the transaction stated the outcome. If not, the transaction had not yet written a log
+    /// entry.
     pub(crate) was_logged: bool,
 }
 
-/// The known state of a transaction.
+/// The known state of one transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Known {
     /// The transaction is in doubt.
@@ -67,13 +68,13 @@ pub(crate) enum Known {
         number: u32,
         /// Whether the transaction's thread has ended.
         is_left: bool,
-        /// Whether the thread has ended with locks that no other thread can release. The recovery of the thread's
-        /// node releases these locks.
+        /// Whether the transaction's thread has ended and no other thread can release the transaction's locks. The
+        /// recovery of the thread's node then releases these locks.
         is_lost: bool,
         /// The node whose thread is settling the transaction, if there is one.
         settled_by: Option<NodeId>,
     },
-    /// The transaction is settled, and ended in this way.
+    /// The transaction is settled, and ended with this outcome.
     Settled(Verdict),
     /// The transaction was never in doubt, or its outcome is no longer kept.
     Nothing,
@@ -85,7 +86,7 @@ pub(crate) struct State {
     verdicts: BTreeMap<TxnId, Verdict>,
     /// The transactions that have a verdict, the oldest first.
     settled: VecDeque<TxnId>,
-    /// The incarnations that are being recovered. No thread of another incarnation may begin to settle the
+    /// The incarnations that are being recovered. Threads of other incarnations can no longer begin to settle
     /// transactions in doubt of these incarnations.
     closed: BTreeSet<NodeId>,
 }
@@ -130,8 +131,8 @@ impl LogAreaOwners {
         how(&mut self.0.lock().expect("no panic under this lock"))
     }
 
-    /// Whether a transaction needs the log area of this number. If so, a caller should not give the number to another
-    /// coordinator.
+    /// Whether a transaction needs the log area of this coordinator number. If so, a caller should not give the
+    /// number to another coordinator.
     pub fn is_held(&self, number: u32) -> bool {
         self.change(|state| state.holds.iter().any(|hold| hold.number == number))
     }
@@ -216,7 +217,7 @@ impl LogAreaOwners {
     }
 
     /// Closes an incarnation for recovery: threads of other incarnations can no longer claim its transactions in
-    /// doubt. Returns the other incarnations that have such a claim now.
+    /// doubt. Returns the other incarnations that have a claim to such a transaction now.
     pub(crate) fn close(&self, life: NodeId) -> Vec<NodeId> {
         self.change(|state| {
             state.closed.insert(life);
@@ -231,9 +232,9 @@ impl LogAreaOwners {
 
     /// Records that a transaction is settled. Returns how the transaction ended. The function also returns the slot
     /// of the transaction's thread, if the thread has ended and has no other transaction in doubt. If `by_its_own` is
-    /// true, the transaction needs nothing more. If `by_its_own` is false, the transaction's own thread must still
-    /// release the transaction's locks. If that thread has ended and no other thread could release the locks,
-    /// recovery releases them.
+    /// true, the transaction needs its coordinator's number no longer. If `by_its_own` is false, the transaction's
+    /// own thread must still release the transaction's locks. If that thread has ended and no other thread could
+    /// release the locks, recovery releases them.
     pub(crate) fn settle(
         &self,
         id: TxnId,
@@ -258,19 +259,19 @@ impl LogAreaOwners {
         })
     }
 
-    /// Records the outcome of a transaction that was not in doubt, or is forgotten. Returns the outcome that is known
-    /// now.
+    /// Records the outcome of a transaction that was not in doubt, or that is no longer listed. Returns the outcome
+    /// that is known now.
     pub(crate) fn note(&self, id: TxnId, verdict: Verdict) -> Verdict {
         self.change(|state| state.note(id, verdict))
     }
 
-    /// Records that the transaction's own thread no longer needs the number.
+    /// Records that the transaction's own thread no longer needs the coordinator number.
     pub(crate) fn drop_doubt(&self, id: TxnId) {
         self.change(|state| state.holds.retain(|it| it.id != id || it.need == Need::Writes));
     }
 
-    /// Records that the transaction's own thread has released the locks of a transaction that another thread has
-    /// settled.
+    /// Records that the transaction's own thread has released the transaction's locks. Another thread had settled the
+    /// transaction.
     pub(crate) fn forget(&self, id: TxnId) {
         self.change(|state| {
             state.holds.retain(|it| it.id != id || !matches!(it.need, Need::Settled(_)))
@@ -287,8 +288,8 @@ impl LogAreaOwners {
         });
     }
 
-    /// Records that an incarnation is recovered. `found` lists those of its transactions that have an outcome. All
-    /// other transactions in doubt of the incarnation have written nothing.
+    /// Records that an incarnation is recovered. `found` lists the incarnation's transactions that have an outcome.
+    /// All other transactions in doubt of the incarnation have written nothing.
     pub(crate) fn bury(&self, life: NodeId, found: &[(TxnId, Resolution)]) {
         self.change(|state| {
             state.closed.remove(&life);
@@ -311,22 +312,23 @@ impl LogAreaOwners {
         self.change(|state| state.doubt(id).map(|hold| hold.locks.clone()).unwrap_or_default())
     }
 
-    /// The first transaction in doubt that no thread is settling and that `is_meant` accepts, with its coordinator's
-    /// number.
+    /// The first transaction in doubt that no thread is settling and that `is_meant` accepts. The function also
+    /// returns the number of its coordinator.
     pub(crate) fn first_open(&self, is_meant: impl Fn(TxnId, u32) -> bool) -> Option<(TxnId, u32)> {
         let is_it = |it: &&Hold| it.need == Need::Doubt(None) && is_meant(it.id, it.number);
         self.change(|state| state.holds.iter().find(is_it).map(|hold| (hold.id, hold.number)))
     }
 
-    /// The first such transaction whose thread has ended and whose locks any other thread can release, with its
-    /// coordinator's number.
+    /// The first transaction in doubt that `is_meant` accepts, whose thread has ended, and whose locks any other
+    /// thread can release. The function also returns the number of its coordinator.
     pub(crate) fn first_abandoned(&self, is_meant: impl Fn(TxnId) -> bool) -> Option<(TxnId, u32)> {
         let is_left = |it: &Hold| it.is_left && !it.is_bound && is_meant(it.id);
         let is_it = |it: &&Hold| it.need == Need::Doubt(None) && is_left(it);
         self.change(|state| state.holds.iter().find(is_it).map(|hold| (hold.id, hold.number)))
     }
 
-    /// A transaction that needs this number and that `is_meant` accepts, and whether its thread has ended.
+    /// A transaction that needs this coordinator number and that `is_meant` accepts, and whether its thread has
+    /// ended.
     pub(crate) fn holder(
         &self,
         number: u32,

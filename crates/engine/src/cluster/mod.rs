@@ -1,7 +1,8 @@
-//! The cluster: which compute nodes are members, which map of memory is in force, and the constants that each
+//! The cluster: which compute nodes are members, which map of replica groups is in force, and the constants that each
 //! protocol declares about itself.
 //!
-//! Invariant: this module contains state and rules on which all compute nodes agree. Nothing here sends a verb.
+//! Invariant: this module contains state and rules on which all compute nodes agree. No code of this module sends a
+//! verb.
 
 pub mod configuration;
 pub mod info;

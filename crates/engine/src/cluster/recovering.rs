@@ -1,9 +1,9 @@
-//! Which compute node recovers dead incarnations, and which sweep of their locks is due.
+//! Which compute node recovers dead incarnations, and which sweep of their remaining locks must be made.
 //!
 //! Invariants: on each compute node one coroutine recovers at a time. One sweep handles all incarnations that were
 //! recovered before it began, and the whole cluster runs one sweep at a time. A sweep begins only when no incarnation
 //! waits for its recovery. If a sweeper dies, or its future is dropped, the sweep is incomplete. An incomplete sweep
-//! is due again, and any node may make it.
+//! must be made again, and any node may make it.
 
 use crate::cluster::membership::{Membership, Standing};
 use std::sync::atomic::AtomicBool;
@@ -15,19 +15,19 @@ use tarn_store::ids::ViewNumber;
 #[derive(Default, Debug)]
 pub struct Turns(pub(crate) AtomicBool);
 
-/// The cluster's state of sweeps. So far, the state of sweeps is memory of one process, like configurations.
+/// The state of the cluster's sweeps. At present, this state is memory of one process, like configurations.
 #[derive(Default, Debug)]
 pub struct Sweeps(Mutex<State>);
 
 #[derive(Default, Debug)]
 struct State {
-    /// The view after the last recovery.
+    /// The view after the last recovery of an incarnation.
     wanted: Option<ViewNumber>,
     /// The view in which the last completed sweep began.
     covered: Option<ViewNumber>,
     /// The node that makes the current sweep, and the number of that sweep.
     by: Option<(NodeId, u64)>,
-    /// The number of sweeps begun.
+    /// The number of sweeps that have begun.
     passes: u64,
 }
 
@@ -43,13 +43,13 @@ impl Sweeps {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// Records that an incarnation was recovered, in this view or an earlier one.
+    /// Records that an incarnation was recovered, in this view or in an earlier view.
     pub(crate) fn want(&self, view: ViewNumber) {
         let mut state = self.state();
         state.wanted = state.wanted.max(Some(view));
     }
 
-    /// Whether locks may remain of incarnations that were recovered since the last completed sweep began.
+    /// Whether locks may remain of incarnations that were recovered after the last completed sweep had begun.
     pub fn is_due(&self) -> bool {
         let state = self.state();
         state.wanted > state.covered
@@ -72,7 +72,7 @@ impl Sweeps {
 }
 
 impl Claimed<'_> {
-    /// Records that the sweep is complete.
+    /// Records that the sweep of this claim is complete.
     pub(crate) fn end(self) {
         let mut state = self.sweeps.state();
         state.covered = state.covered.max(Some(self.began_in));

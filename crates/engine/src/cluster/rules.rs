@@ -1,8 +1,8 @@
 //! Rules and phases that several systems share, each described once.
 //!
-//! Invariant: a system lists the rules that one of its variants may drop, and the phases that it has. The index of a
-//! rule or phase in its list is its number. Shared code refers to a rule or a phase by its name in this file. A
-//! shared rule that a system does not list is always kept.
+//! Invariant: a system lists the rules that one of its variants may turn off, and the phases of its transactions. The
+//! number of a rule or phase is its index in that list. Shared code refers to a rule or a phase by its name in this
+//! file. A system always keeps a shared rule that it does not list.
 
 use super::info::Switch;
 
@@ -11,47 +11,47 @@ use super::info::Switch;
 pub enum Rule {
     /// A commit compares the records that it read without locks with their present versions.
     ValidateReads,
-    /// A record that another transaction has locked is neither read nor validated.
+    /// A transaction neither reads nor validates a record that another transaction has locked.
     RefuseLocked,
-    /// Locks are released when all replicas have the data.
+    /// A commit releases its locks only when all replicas have the data.
     UnlockLate,
-    /// An abort releases only the locks that were granted.
+    /// An abort releases only the locks that the transaction was granted.
     ReleaseGranted,
-    /// A transaction that found no record protects that absence.
+    /// A transaction that found no record under a key also protects the absence of this record.
     ProtectAbsent,
-    /// An abort releases its locks.
+    /// An abort releases the locks of its transaction.
     ReleaseOnAbort,
     /// A transaction takes its locks by CAS.
     LockCas,
-    /// Recovery revokes the dead node's access before it reads.
+    /// Recovery revokes the dead node's access before it reads memory.
     FenceBeforeRecovery,
-    /// A log area is used again only when its last entry is no longer needed.
+    /// A coordinator uses a log area again only when the area's last entry is no longer needed.
     SettleBeforeLog,
     /// Recovery releases only the dead transaction's locks.
     ReleaseOwn,
-    /// A record that comes back continues the old count of versions.
+    /// If a deleted record is inserted again, its version continues the old count.
     KeepVersion,
-    /// Changes of a range that was scanned are noticed.
+    /// A commit notices changes of a range that the transaction scanned.
     ProtectRanges,
-    /// A leaf says which keys it covers.
+    /// A leaf states which keys it covers, and readers check this statement.
     CheckFences,
-    /// A split writes both nodes in one transaction.
+    /// A split of an index node writes both nodes in one transaction.
     SiblingWithSplit,
-    /// The versions of a record's lines are compared.
+    /// A reader compares the versions of all lines of a record.
     CheckLines,
     /// A commit checks whether its leases are still valid.
     ConfirmLeases,
     /// A writer waits until readers' leases have ended.
     WaitOutLeases,
-    /// A lease that another transaction requested counts as well.
+    /// A lease that another transaction requested also protects this transaction.
     ShareLeases,
     /// A round requests all locks that it can.
     LockTogether,
-    /// A transaction holds the lock of a ticket only when the ticket's turn has come.
+    /// A transaction holds the lock of a ticket only when the ticket is the next to be served.
     WaitTurn,
-    /// A ticket that a transaction abandons is passed on in its turn.
+    /// A ticket that a transaction abandons is passed on when it is the next to be served.
     PassInTurn,
-    /// Counts of tickets are reset only when all tickets are served.
+    /// The counts of tickets are reset only when all tickets have been served.
     ResetAtRest,
     /// Counts of tickets reach a high limit before they are reset.
     WideCounts,
@@ -167,7 +167,7 @@ const RULES: [(&str, &str); 23] = [
     ),
 ];
 
-/// Whether each published form of a system keeps a rule. The forms are the paper's text, and the public code that
+/// Whether each published form of a system keeps a rule. The two forms are the paper's text and the public code that
 /// other authors measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Published {
@@ -177,7 +177,7 @@ pub struct Published {
     pub in_measured: bool,
 }
 
-/// The paper's text and the public code keep the rule.
+/// Both the paper's text and the public code keep the rule.
 pub const PUBLISHED: Published = Published { in_literal: true, in_measured: true };
 /// The paper's text keeps the rule, and the public code does not.
 pub const IN_TEXT: Published = Published { in_literal: true, in_measured: false };
@@ -186,27 +186,27 @@ pub const IN_CODE: Published = Published { in_literal: false, in_measured: true 
 /// Only our corrected protocol keeps the rule; the paper's text and the public code do not.
 pub const OURS: Published = Published { in_literal: false, in_measured: false };
 
-/// A rule of one system, or a shared rule that has another effect in this system.
+/// Creates a switch for a rule of one system, or for a shared rule that has another effect in this system.
 pub const fn rule(name: &'static str, effect: &'static str, published: Published) -> Switch {
     let Published { in_literal, in_measured } = published;
     Switch { name, effect, in_literal, in_measured, simulated_only: false }
 }
 
-/// Marks a rule that is missing from a list.
+/// The value that marks a rule which a system's list does not contain.
 const NONE: u8 = u8::MAX;
 
 impl Rule {
     /// The number of shared rules.
     const COUNT: usize = RULES.len();
 
-    /// The rule as an entry of a system's list.
+    /// Returns the shared rule as an entry of a system's list.
     pub const fn of(self, published: Published) -> Switch {
         let (name, effect) = RULES[self as usize];
         let simulated_only = matches!(self, Rule::LockCas);
         Switch { simulated_only, ..rule(name, effect, published) }
     }
 
-    /// A system's list with these rules, if all of them have the same published forms.
+    /// Returns a system's list of these rules, if all of them have the same published forms.
     pub const fn all_of<const N: usize>(rules: [Rule; N], published: Published) -> [Switch; N] {
         let (mut list, mut at) = ([rules[0].of(published); N], 1);
         while at < N {
@@ -222,7 +222,7 @@ impl Rule {
 pub struct RuleNumbers([u8; Rule::COUNT]);
 
 impl RuleNumbers {
-    /// The numbers of the shared rules in this list.
+    /// Finds the numbers of the shared rules in this list.
     pub const fn of(list: &[Switch]) -> RuleNumbers {
         let (mut numbers, mut at) = ([NONE; Rule::COUNT], 0);
         while at < list.len() {
@@ -238,7 +238,7 @@ impl RuleNumbers {
         RuleNumbers(numbers)
     }
 
-    /// The number of a rule in the list; `None` if the list does not have it.
+    /// The number of a rule in the list; `None` if the rule is not in the list.
     #[inline(always)]
     pub const fn number(&self, rule: Rule) -> Option<usize> {
         match self.0[rule as usize] {
@@ -266,47 +266,47 @@ pub const fn rule_number(list: &[Switch], name: &str) -> usize {
 /// A phase that several systems share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// A record's address is looked up.
+    /// In this phase the transaction looks up a record's address.
     Locate,
-    /// A record is read where it was last seen.
+    /// In this phase the transaction reads a record at the address where the record was last seen.
     ReadDirect,
-    /// The transaction requests the lock on a record.
+    /// In this phase the transaction requests the lock on a record.
     Lock,
-    /// The transaction requests the lock on a record at the address where the record was last seen.
+    /// In this phase the transaction requests the lock on a record at the address where the record was last seen.
     LockDirect,
-    /// The transaction requests the lock on a directory record.
+    /// In this phase the transaction requests the lock on a directory record.
     LockDirectory,
-    /// The transaction reads a payload that is stored apart from its record.
+    /// In this phase the transaction reads a payload that is stored apart from its record.
     ReadBody,
-    /// Reads are validated.
+    /// In this phase the transaction validates its reads.
     Validate,
-    /// The transaction sends its log.
+    /// In this phase the transaction sends its log.
     Log,
-    /// The transaction sends its data.
+    /// In this phase the transaction sends its data.
     Write,
-    /// Locks are released.
+    /// In this phase the transaction releases its locks.
     Unlock,
-    /// Locks are released in the batch of the data.
+    /// In this phase the transaction releases its locks in the same batch as it writes its data.
     UnlockWithData,
-    /// A transaction is rolled back.
+    /// In this phase the transaction is rolled back.
     Release,
-    /// A transaction's outcome is determined.
+    /// In this phase the outcome of a transaction is determined.
     Resolve,
-    /// A structural transaction begins.
+    /// In this phase a structural transaction begins.
     Restructure,
-    /// Nodes are read for a scan or look-up.
+    /// In this phase the transaction reads index nodes for a scan or look-up.
     Scan,
-    /// The transaction requests the lock on a leaf.
+    /// In this phase the transaction requests the lock on a leaf.
     LockLeaf,
-    /// The transaction's leases were valid until the commit.
+    /// A transaction reaches this phase if its leases were valid until the commit.
     InLease,
-    /// A writer waits until readers' leases have ended.
+    /// In this phase a writer waits until readers' leases have ended.
     WaitOut,
-    /// A transaction waits for the turns of its tickets.
+    /// In this phase the transaction waits until its tickets are the next to be served.
     WaitTurn,
-    /// The transaction passes tickets on.
+    /// In this phase the transaction passes tickets on.
     PassOn,
-    /// The counts of tickets are reset.
+    /// In this phase the counts of tickets are reset.
     SetBack,
 }
 
@@ -340,7 +340,7 @@ const PHASES: [&str; 21] = [
 pub struct PhaseNumbers([u8; PHASES.len()]);
 
 impl PhaseNumbers {
-    /// The numbers of the shared phases in this list.
+    /// Finds the numbers of the shared phases in this list.
     pub const fn of(list: &[&str]) -> PhaseNumbers {
         let (mut numbers, mut at) = ([NONE; PHASES.len()], 0);
         while at < list.len() {
@@ -356,7 +356,7 @@ impl PhaseNumbers {
         PhaseNumbers(numbers)
     }
 
-    /// The number of a phase in the list; `None` if the list does not have it.
+    /// The number of a phase in the list; `None` if the phase is not in the list.
     #[inline(always)]
     pub const fn number(&self, phase: Phase) -> Option<usize> {
         match self.0[phase as usize] {

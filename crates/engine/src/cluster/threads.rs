@@ -1,17 +1,17 @@
-//! Numbers of a compute node's threads. A number is used again after its thread has gone.
+//! Numbers of a compute node's threads. After a thread has ended, another thread may use its number.
 //!
 //! Invariant: a number belongs to one thread at a time. The next thread with a number continues the count of
 //! transactions at the point where the previous thread stopped. So no two transactions of a node's incarnation have
-//! the same tag ([`tarn_store::ids`]), however many threads start and end. Locks and transactions in doubt that a
-//! thread leaves are not mistaken for locks and transactions of the next thread.
+//! the same tag ([`tarn_store::ids`]), however many threads start and end. A thread may leave locks and transactions
+//! in doubt. Other nodes do not mistake them for locks and transactions of the next thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tarn_store::ids::{OwnerTag, THREADS_MAX};
 
 struct Seen {
-    /// One bit for each number in use.
+    /// One bit for each thread number in use.
     taken: u64,
-    /// For each number, the last count of transactions.
+    /// For each thread number, the last count of transactions.
     counts: [u64; THREADS_MAX],
 }
 
@@ -27,12 +27,12 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// Locks the state. No code under this lock panics.
+    /// Locks the state of the thread numbers. No code that holds this lock panics.
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves a free number for a future thread; `None` if all numbers are taken.
+    /// Reserves a free thread number for a future thread; `None` if all numbers are taken.
     pub fn reserve(&self) -> Option<u16> {
         let mut seen = self.seen();
         let number = seen.taken.trailing_ones();
@@ -41,12 +41,12 @@ impl Threads {
         Some(free)
     }
 
-    /// Frees a number.
+    /// Frees a thread number.
     pub fn give_back(&self, number: u16) {
         self.seen().taken &= !(1 << number);
     }
 
-    /// Starts a thread with a number. Returns the count after which the thread's tags continue.
+    /// Starts a thread with this number. Returns the count of transactions after which the thread's tags continue.
     pub(crate) fn come(&self, number: u16) -> u64 {
         let mut seen = self.seen();
         seen.taken |= 1 << number;

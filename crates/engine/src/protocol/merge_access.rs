@@ -1,11 +1,12 @@
 //! A further operation on a record that the transaction already has: its meaning, and the steps that it needs.
 //!
-//! Invariant: a record has only one entry, and operations on it have the same results as if they were done one after
-//! the other on a map. Each operation of the transaction finds the record as the transaction's earlier operations
-//! have changed it, even if no fetch was between them. If the record is not fetched yet, an operation waits until it
-//! is fetched ([`fetch_in_turns`]). Each operation has its own handle, which gives the operation's result
-//! ([`crate::transaction::sequel::Wish`]). This file decides the meaning of an operation. [`RecordAccess::upgrade`]
-//! decides how the protocol gets the parts that the operation needs.
+//! Invariant: a record has only one entry. Operations on the record have the same results as if they were done one
+//! after the other on a map. Each operation of the transaction finds the record as the transaction's earlier
+//! operations have changed it, even without a fetch between them. If the record is not fetched yet, an operation on
+//! the record waits until the record is fetched ([`fetch_in_turns`]). Each operation on a record has its own handle,
+//! which gives the operation's result ([`crate::transaction::sequel::Wish`]). This file decides the meaning of a
+//! further operation. [`RecordAccess::upgrade`] decides how the protocol gets the parts of the record that the
+//! operation needs.
 
 use crate::protocol;
 use crate::protocol::Protocol;
@@ -46,15 +47,15 @@ pub(crate) fn merge_access(
     txn.handle_of_wish(txn.sequel.wishes.len() - 1)
 }
 
-/// Returns whether two operations on a record that is not fetched can be done as one, because neither changes the
-/// other's result.
+/// Returns whether two operations on a record that is not fetched can become one operation, because neither changes
+/// the result of the other.
 fn is_one_wish(first: Mode, second: Mode) -> bool {
     let is_value = |mode| matches!(mode, Mode::Read | Mode::Update);
     is_value(first) && is_value(second)
 }
 
-/// Adds a second operation to the entry of a record that is not fetched. Both operations need only the record's
-/// value.
+/// Adds a second operation to the entry of a record that is not fetched. Both operations need only the value of the
+/// record.
 fn join(entry: &mut Entry, mode: Mode, cells: Cells, table: &Table) {
     if mode == Mode::Update {
         entry.mode = mode;
@@ -62,21 +63,22 @@ fn join(entry: &mut Entry, mode: Mode, cells: Cells, table: &Table) {
     entry.cells = widened(table, entry.mode, entry.cells.union(cells));
 }
 
-/// Returns whether an earlier operation on this record is already waiting.
+/// Returns whether an earlier operation on this record already waits for a fetch.
 fn waits(txn: &Txn, index: usize) -> bool {
     let is_of_it = |waiting: &Waiting| txn.sequel.entry_of(waiting) == Some(index);
     txn.notes.is_waiting() && txn.sequel.waiting.iter().any(is_of_it)
 }
 
-/// Returns whether a scan of the next fetch would show a wrong result if this operation was done before the scan.
+/// Returns whether a scan of the next fetch would show a wrong result if the transaction did this operation before
+/// the scan.
 fn is_behind_scan(txn: &Txn, index: usize, mode: Mode, table: &Table) -> bool {
     txn.ordered.pending
         && table.ordered.1 != 0
         && (txn.entries[index].writable || matches!(mode, Mode::Insert | Mode::Delete))
 }
 
-/// Returns whether a scan of an index of this table has to wait for earlier operations that were requested since the
-/// last fetch.
+/// Returns whether a scan of an index of this table has to wait for operations that the caller has requested since
+/// the last fetch.
 pub(crate) fn precedes_scan(txn: &Txn, table: &Table) -> bool {
     let comes_or_goes = |entry: &Entry| {
         entry.table == table.id
@@ -93,7 +95,7 @@ fn wait(txn: &mut Txn, index: usize, mode: Mode, cells: Cells) -> Handle {
     txn.handle_of_wish(wish)
 }
 
-/// The result of an operation.
+/// The result of a further operation on a record.
 struct Found {
     existed: Existed,
     /// Whether the operation's handle may not set any cell.
@@ -110,7 +112,8 @@ fn operate(
 ) -> Found {
     let entry = &txn.entries[index];
     let is_there = is_there(entry);
-    // If an insert finds a record, a concurrent transaction may have inserted it; then this try cannot commit.
+    // If an insert finds a record, a concurrent transaction may have inserted the record; then this try of the
+    // transaction cannot commit.
     let as_found = entry.found == is_there;
     let existed = if as_found { Existed::AsFound } else { Existed::Known(is_there) };
     let refuses = match mode {
@@ -118,7 +121,7 @@ fn operate(
         Mode::Update => !is_there,
         Mode::Insert => is_there,
     };
-    // The old and the new index keys need all cells of the record that any of its operations has read.
+    // The old and the new index keys need all cells of the record that any operation of the transaction has read.
     let stronger = if entry.mode == Mode::Update { Mode::Update } else { mode };
     let cells = widened(table, stronger, entry.cells.union(cells));
     match is_there {
@@ -208,8 +211,8 @@ fn change_absent(
     }
 }
 
-/// Inserts a record again that this transaction has deleted, so all its cells are written anew. The new bytes replace
-/// all old bytes, so the transaction must have read all old bytes.
+/// Inserts a record again that this transaction has deleted, so the commit writes all cells of the record. The new
+/// bytes of the record replace all old bytes, so the transaction must have read all old bytes.
 fn renew(cx: &Context, txn: &mut Txn, index: usize, table: &Table) {
     let entry = &mut txn.entries[index];
     let is_read = !table.slot.is_out_of_line() || entry.cells.covers(Cells::ALL);
@@ -228,7 +231,7 @@ fn begin_anew(txn: &mut Txn, index: usize, table: &Table) {
     round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
 }
 
-/// Lets the protocol fetch the parts that an already fetched entry lacks.
+/// Lets the protocol fetch the parts of a record that its already fetched entry lacks.
 fn again(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     protocol::of(cx).upgrade(cx, txn, index, further);
     if txn.entries[index].progress != Progress::Done {
@@ -236,9 +239,9 @@ fn again(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     }
 }
 
-/// Fetches the transaction's entries, like [`Protocol::fetch`]. After the fetch, performs the operations that waited
-/// for these records, in the order in which they were requested. Repeats the fetch and these operations until no
-/// operation waits.
+/// Fetches the transaction's entries in the same way as [`Protocol::fetch`]. After the fetch, performs the operations
+/// that waited for the fetched records, in the order in which the caller requested them. Repeats the fetch and these
+/// operations until no operation waits.
 #[cold]
 pub(crate) async fn fetch_in_turns<P: Protocol>(
     protocol: &P,
@@ -253,9 +256,9 @@ pub(crate) async fn fetch_in_turns<P: Protocol>(
     P::Records::fetch(protocol, cx, txn).await
 }
 
-/// Performs the operations that waited for a fetch that has ended. The operations on one record are performed up to
-/// the first one that needs another fetch. At a scan, the function stops: a scan shows the effects of all operations
-/// before it, and of no operation after it.
+/// Performs the operations that waited for a fetch, after this fetch has ended. The function performs the operations
+/// on one record up to the first operation that needs another fetch. The function stops at a scan: a scan shows the
+/// effects of all operations before it, and of no operation after it.
 fn go_on(cx: &Context, txn: &mut Txn) {
     let (mut waiting, mut is_scanning) = (std::mem::take(&mut txn.sequel.waiting), false);
     for it in waiting.drain(..) {
@@ -295,7 +298,7 @@ fn go_on_with(cx: &Context, txn: &mut Txn, wish: usize, cells: Cells) {
     (wish.existed, wish.refuses) = (existed, refuses);
 }
 
-/// After a row was read again, sets the cells again that the transaction has changed.
+/// After the fetch has read a row again, copies the transaction's own values of the changed cells into the row again.
 fn put_back(txn: &mut Txn, index: usize, (payload, dirty): (BufferOffset, Cells), table: &Table) {
     let (to, columns) = (txn.entries[index].payload, &table.schema.columns);
     for (at, column) in columns.iter().enumerate() {

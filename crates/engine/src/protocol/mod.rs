@@ -1,12 +1,12 @@
 //! Protocols: the ways in which a transaction's records are read, locked, validated, written and released.
 //!
 //! Invariant: a protocol consists of one folder and of one line in the macro call `protocols!`. A protocol never
-//! imports another protocol, and no code outside this module names a protocol. Parts that several protocols share are
-//! in the modules below this one: `cluster`, `services`, `requests` and `steps`. Protocols are compiled once: the
-//! engine calls them through [`AnyProtocol`]. The asynchronous calls of this enum cost one branch each; they allocate
-//! memory only in builds with assertions.
+//! imports another protocol, and no code outside this module names a protocol. Parts that several protocols have in
+//! common are in modules below this module: `cluster`, `services`, `requests` and `steps`. The protocols are compiled
+//! only once, because the engine calls them through [`AnyProtocol`]. Each asynchronous call of this enum costs one
+//! branch; such a call allocates memory only in builds with assertions.
 //!
-//! A protocol is composed of answers to the questions that [`Protocol`] lists.
+//! A protocol consists of its answers to the questions that the trait [`Protocol`] lists.
 
 pub(crate) mod merge_access;
 pub mod settle;
@@ -36,16 +36,16 @@ use tarn_store::layout::LayoutKind;
 use tarn_store::placement::catalog::{Catalog, Options, Table};
 use tarn_store::schema::{TableId, TableSchema};
 
-/// A system, composed of its answers to questions. The answers decide how its records are stored and read
-/// ([`RecordAccess`]), and which log it writes ([`Log`]). If the locks of a system lie beside records, another answer
-/// decides the kind of these locks ([`crate::steps::locks::Locks`]). The implementation of [`Structure`] has the
-/// system's commit and its changes of indexes.
+/// A system (protocol), which consists of its answers to several questions. The answers decide how the system stores
+/// and reads its records ([`RecordAccess`]), and which log it writes ([`Log`]). If the locks of a system lie beside
+/// records, another answer decides the kind of these locks ([`crate::steps::locks::Locks`]). The implementation of
+/// [`Structure`] has the system's commit and its changes of indexes.
 #[expect(async_fn_in_trait, reason = "called through `AnyProtocol` only")]
 pub trait Protocol: Structure {
-    /// The way in which transactions read records, and in which these reads are protected.
+    /// The way in which transactions of this protocol read records and protect these reads.
     type Records: RecordAccess<Self>;
 
-    /// The kind of log in which a transaction is recorded, and the recovery by this log.
+    /// The kind of log in which this protocol records a transaction, and the recovery by this log.
     type Log: Log<Self>;
 
     /// Makes the protocol in the variant with these switches.
@@ -62,30 +62,32 @@ pub trait Protocol: Structure {
         Needs::NONE
     }
 
-    /// Ends a block of a transaction. If the protocol holds local locks for each block, releases them.
+    /// Ends a block of a transaction. If the protocol holds local locks during each block, this function releases
+    /// these locks.
     ///
     /// # Errors
-    /// The same errors as [`RecordAccess::fetch`].
+    /// Returns the same errors as [`RecordAccess::fetch`].
     async fn close_block(&self, _: &Context, _: &mut Txn) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Undoes a fetch, and releases exactly those locks that were granted. This function does not wait for any round.
+    /// Undoes a fetch, and releases exactly those locks that were granted to the transaction. This function does not
+    /// wait for any round.
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
         node_locks::give_up(self, cx, txn);
     }
 
-    /// Rolls back a transaction whose future was dropped, perhaps with a round in flight. Every lock that this round
-    /// has requested may have been granted. This function also rolls back a transaction that was in doubt and has
-    /// been settled; its `in_doubt` is still true.
+    /// Rolls back a transaction whose future was dropped, perhaps with a round in flight. Every lock that the round
+    /// in flight has requested may have been granted. This function also rolls back a transaction that was in doubt
+    /// and has been settled; its `in_doubt` is still true.
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         suspect_all_locks(txn);
         self.rollback(cx, txn);
     }
 
-    /// Performs the next step of a shard's growth (see [`tarn_store::index::growth`]) as a transaction of its own. At
-    /// the call, `txn` is empty and has no record of a caller. A protocol whose index does not grow returns
-    /// [`Grown::TooLarge`].
+    /// Performs the next step of a shard's growth (see [`tarn_store::index::growth`]) as a separate transaction. When
+    /// the caller calls this function, `txn` is empty and has no record of the caller. A protocol whose index does
+    /// not grow returns [`Grown::TooLarge`].
     ///
     /// # Errors
     /// The same errors as [`Structure::commit`]: an abort because a lock was refused, no memory, or `CommitUnknown`.
@@ -101,12 +103,12 @@ pub trait Protocol: Structure {
         }
     }
 
-    /// Empties slots of deleted records in a bucket, as a transaction of its own. At the call, `txn` is empty.
-    /// Returns the number of slots that it has emptied. If a protocol's inserts can fill the slots of deleted records
-    /// directly, this function does nothing.
+    /// Empties slots of deleted records in a bucket, as a separate transaction. When the caller calls this function,
+    /// `txn` is empty. Returns the number of slots that the sweep has emptied. If the inserts of a protocol can fill
+    /// the slots of deleted records directly, this function does nothing.
     ///
     /// # Errors
-    /// The same errors as [`Protocol::restructure`].
+    /// Returns the same errors as [`Protocol::restructure`].
     async fn sweep(
         &self,
         _: &Context,
@@ -116,11 +118,11 @@ pub trait Protocol: Structure {
         Ok(0)
     }
 
-    /// Changes the shape of an ordered index (see [`tarn_store::index::btree::work`]) as a transaction of its own. At
-    /// the call, `txn` is empty.
+    /// Changes the shape of an ordered index (see [`tarn_store::index::btree::work`]) as a separate transaction. When
+    /// the caller calls this function, `txn` is empty.
     ///
     /// # Errors
-    /// The same errors as [`Protocol::restructure`].
+    /// Returns the same errors as [`Protocol::restructure`].
     async fn reshape(
         &self,
         cx: &Context,
@@ -130,9 +132,9 @@ pub trait Protocol: Structure {
         trees::reshape(self, cx, txn, work).await
     }
 
-    /// Finds out the outcome of a transaction that its coordinator does not know, and makes this outcome final. This
-    /// function is idempotent. The asking coordinator belongs to a higher incarnation than the transaction, or the
-    /// transaction's owner has been fenced.
+    /// Finds out the outcome of a transaction whose coordinator does not know the outcome, and makes this outcome
+    /// final. This resolution is idempotent. The asking coordinator belongs to a higher incarnation than the
+    /// transaction, or the transaction's owner has been fenced.
     ///
     /// # Errors
     /// A failure of the fabric, after which the caller tries again.
@@ -152,10 +154,10 @@ pub trait Protocol: Structure {
     }
 
     /// Returns whether a coordinator that begins under this number may use the number's log area. The coordinator may
-    /// not use the area while it holds entries that the recovery of a dead incarnation needs.
+    /// not use the log area while the area contains log entries that the recovery of a dead incarnation needs.
     ///
     /// # Errors
-    /// A failure of the fabric.
+    /// Returns an error if the fabric cannot complete a verb.
     async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
         match self.keeps(Rule::SettleBeforeLog) {
             true => is_settled(cx, coordinator).await,
@@ -170,7 +172,8 @@ type RecordsOf<P> = <P as Protocol>::Records;
 /// The type of a protocol's log entry.
 pub(crate) type EntryOf<P> = <<P as Protocol>::Log as Log<P>>::Entry;
 
-/// If the protocol does not support ordered indexes, refuses schemas with ordered indexes before memory is laid out.
+/// Refuses schemas with ordered indexes, before the memory is laid out, if the protocol does not support ordered
+/// indexes.
 fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), UsageError> {
     let ordered = schemas.iter().find(|schema| !schema.indexes.is_empty());
     match ordered.filter(|_| !info.caps.ranges) {
@@ -183,11 +186,11 @@ fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), Usa
     }
 }
 
-/// In builds with assertions: wraps a protocol's part of a transaction, so that it is compiled only in this crate.
+/// In builds with assertions: wraps a protocol's part of a transaction, so that only this crate compiles this part.
 ///
 /// Without this wrapper, every crate that awaits an asynchronous function compiles the function's body again.
-/// Programs with assertions are compiled often and run for a short time. So in programs with assertions, a protocol's
-/// part is awaited behind a pointer.
+/// Programs with assertions are compiled often and run for a short time. So programs with assertions await a
+/// protocol's part of a transaction behind a pointer.
 #[cfg(debug_assertions)]
 fn compiled_once<'a, T>(
     part: impl Future<Output = T> + 'a,
@@ -195,8 +198,8 @@ fn compiled_once<'a, T>(
     Box::pin(part)
 }
 
-/// In builds without assertions: returns a protocol's part of a transaction unchanged, so its call costs a branch and
-/// no allocation.
+/// In builds without assertions: returns a protocol's part of a transaction unchanged, so that its call costs a
+/// branch and no allocation.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 fn compiled_once<'a, T>(part: impl Future<Output = T> + 'a) -> impl Future<Output = T> + 'a {
@@ -238,12 +241,12 @@ macro_rules! protocols {
                 })
             }
 
-            /// Everything that is known about the protocol without running it.
+            /// Returns everything that the program knows about the protocol without running it.
             pub fn info(&self) -> ProtocolInfo {
                 match self { $(AnyProtocol::$name(_) => <$module::$name as Described>::INFO),+ }
             }
 
-            /// See [`Switches::isolation`].
+            /// Returns the isolation level of this variant: see [`Switches::isolation`].
             pub fn isolation(&self) -> Isolation {
                 match self { $(AnyProtocol::$name(it) => it.switches().isolation()),+ }
             }
@@ -253,7 +256,7 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// The same errors as [`Catalog::plan`]; or a table has ordered indexes and the protocol does not support
-            /// them.
+            /// ordered indexes.
             pub fn catalog(
                 &self,
                 schemas: &[TableSchema],
@@ -265,45 +268,46 @@ macro_rules! protocols {
                 Catalog::plan(schemas, &Options { layout, ..options.clone() }, groups)
             }
 
-            /// See [`Protocol::needs`].
+            /// Calls [`Protocol::needs`] of this protocol.
             pub fn needs(&self) -> Needs {
                 match self { $(AnyProtocol::$name(it) => it.needs()),+ }
             }
 
-            /// See [`RecordAccess::add`].
+            /// Calls [`RecordAccess::add`] of this protocol.
             #[inline(always)]
             pub fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
                 match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::add(it, cx, txn, table, added)),+ }
             }
 
-            /// See [`RecordAccess::notes_reads`].
+            /// Calls [`RecordAccess::notes_reads`] of this protocol.
             #[inline]
             pub fn notes_reads(&self, cx: &Context, txn: &Txn, table: &Table) -> bool {
                 match self { $(AnyProtocol::$name(_) => <RecordsOf<$module::$name> as RecordAccess<$module::$name>>::notes_reads(cx, txn, table)),+ }
             }
 
-            /// See [`RecordAccess::note_looks`].
+            /// Calls [`RecordAccess::note_looks`] of this protocol.
             #[inline]
             pub fn note_looks(&self, cx: &Context, count: usize) {
                 match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::note_looks(it, cx, count)),+ }
             }
 
-            /// See [`RecordAccess::upgrade`].
+            /// Calls [`RecordAccess::upgrade`] of this protocol.
             pub fn upgrade(&self, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
                 match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::upgrade(it, cx, txn, index, further)),+ }
             }
 
             /// Returns a rule that this variant lacks, if only simulations may use variants without this rule. All
-            /// programs except simulations refuse such a variant.
+            /// programs except simulations refuse a variant that lacks such a rule.
             pub fn unsafe_without(&self) -> Option<&'static str> {
                 let switches = match self { $(AnyProtocol::$name(it) => it.switches()),+ };
                 switches.unsafe_without(&self.info())
             }
 
-            /// Refuses a variant that is unsafe. All programs except simulations call this function.
+            /// Refuses a variant that only simulations may use, because it lacks a rule. All programs except
+            /// simulations call this function before they run a variant.
             ///
             /// # Errors
-            /// An error that names the variant.
+            /// An error that names the refused variant.
             pub fn refuse_unsafe(&self, variant: &str) -> Result<(), UsageError> {
                 let Some(name) = self.unsafe_without() else { return Ok(()) };
                 Err(UsageError {
@@ -314,10 +318,10 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`RecordAccess::fetch`].
+            /// Calls [`RecordAccess::fetch`] of this protocol.
             ///
             /// # Errors
-            /// The same errors as [`RecordAccess::fetch`].
+            /// Returns the same errors as [`RecordAccess::fetch`].
             #[cfg_attr(not(debug_assertions), inline)]
             pub fn fetch<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
@@ -339,19 +343,19 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`RecordAccess::commit_near`].
+            /// Calls [`RecordAccess::commit_near`] of this protocol.
             #[inline]
             pub fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
                 match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::commit_near(it, cx, txn)),+ }
             }
 
-            /// See [`RecordAccess::reads_together`].
+            /// Calls [`RecordAccess::reads_together`] of this protocol.
             #[inline]
             pub(crate) fn reads_together(&self, cx: &Context) -> bool {
                 match self { $(AnyProtocol::$name(_) => <RecordsOf<$module::$name> as RecordAccess<$module::$name>>::reads_together(cx)),+ }
             }
 
-            /// See [`RecordAccess::read_together`].
+            /// Calls [`RecordAccess::read_together`] of this protocol.
             #[inline]
             pub(crate) fn read_together(
                 &self,
@@ -364,10 +368,10 @@ macro_rules! protocols {
                 }
             }
 
-            /// See [`Protocol::close_block`].
+            /// Calls [`Protocol::close_block`] of this protocol.
             ///
             /// # Errors
-            /// The same errors as [`Protocol::close_block`].
+            /// Returns the same errors as [`Protocol::close_block`].
             #[cfg_attr(not(debug_assertions), inline)]
             pub fn close_block<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
@@ -375,16 +379,16 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`RecordAccess::is_committed`].
+            /// Calls [`RecordAccess::is_committed`] of this protocol.
             #[inline]
             pub fn is_committed(&self, txn: &Txn) -> bool {
                 match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::is_committed(it, txn)),+ }
             }
 
-            /// See [`Structure::commit`].
+            /// Calls [`Structure::commit`] of this protocol.
             ///
             /// # Errors
-            /// The same errors as [`Structure::commit`].
+            /// Returns the same errors as [`Structure::commit`].
             #[cfg_attr(not(debug_assertions), inline)]
             pub fn commit<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
@@ -392,30 +396,30 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`RecordAccess::validate`].
+            /// Calls [`RecordAccess::validate`] of this protocol.
             ///
             /// # Errors
-            /// The same errors as [`RecordAccess::validate`].
+            /// Returns the same errors as [`RecordAccess::validate`].
             pub fn validate<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
                     match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::validate(it, cx, txn).await),+ }
                 })
             }
 
-            /// See [`Protocol::rollback`].
+            /// Calls [`Protocol::rollback`] of this protocol.
             pub fn rollback(&self, cx: &Context, txn: &mut Txn) {
                 match self { $(AnyProtocol::$name(it) => it.rollback(cx, txn)),+ }
             }
 
-            /// See [`Protocol::abandon`].
+            /// Calls [`Protocol::abandon`] of this protocol.
             pub fn abandon(&self, cx: &Context, txn: &mut Txn) {
                 match self { $(AnyProtocol::$name(it) => it.abandon(cx, txn)),+ }
             }
 
-            /// See [`Protocol::restructure`].
+            /// Calls [`Protocol::restructure`] of this protocol.
             ///
             /// # Errors
-            /// The same errors as [`Protocol::restructure`].
+            /// Returns the same errors as [`Protocol::restructure`].
             pub fn restructure<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -427,10 +431,10 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`Protocol::sweep`].
+            /// Calls [`Protocol::sweep`] of this protocol.
             ///
             /// # Errors
-            /// The same errors as [`Protocol::sweep`].
+            /// Returns the same errors as [`Protocol::sweep`].
             pub fn sweep<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -442,10 +446,10 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`Protocol::reshape`].
+            /// Calls [`Protocol::reshape`] of this protocol.
             ///
             /// # Errors
-            /// The same errors as [`Protocol::reshape`].
+            /// Returns the same errors as [`Protocol::reshape`].
             pub fn reshape<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -457,10 +461,10 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`Protocol::resolve`].
+            /// Calls [`Protocol::resolve`] of this protocol.
             ///
             /// # Errors
-            /// The same errors as [`Protocol::resolve`].
+            /// Returns the same errors as [`Protocol::resolve`].
             pub fn resolve<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -475,11 +479,11 @@ macro_rules! protocols {
                 })
             }
 
-            /// Makes sure that no further write of the incarnation `whom` will land at any memory node. If this
-            /// variant's recovery does not fence, does nothing.
+            /// Makes sure that no further write of the incarnation `whom` will land at any memory node. If the
+            /// recovery of this variant does not fence, this function does nothing.
             ///
             /// # Errors
-            /// A failure of the fabric.
+            /// Returns an error if the fabric cannot complete a verb.
             pub fn fence<'a>(&'a self, cx: &'a Context, whom: NodeId) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
                     let fences = match self { $(AnyProtocol::$name(it) => it.keeps(Rule::FenceBeforeRecovery)),+ };
@@ -487,11 +491,11 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`settle::settle_dead`]. Each protocol has its own type of log entry, so all its recovery
-            /// functions are called in one place.
+            /// Calls [`settle::settle_dead`] for this protocol. Each protocol has its own type of log entry, so one
+            /// call of this function runs all recovery functions of the protocol.
             ///
             /// # Errors
-            /// The same errors as [`settle::settle_dead`].
+            /// Returns the same errors as [`settle::settle_dead`].
             pub(crate) fn settle_dead<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -505,10 +509,10 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`settle::logged_by`].
+            /// Calls [`settle::logged_by`] for this protocol.
             ///
             /// # Errors
-            /// The same errors as [`settle::logged_by`].
+            /// Returns the same errors as [`settle::logged_by`].
             pub(crate) fn logged<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -521,10 +525,10 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`settle::plant_undone_by`].
+            /// Calls [`settle::plant_undone_by`] for this protocol.
             ///
             /// # Errors
-            /// The same errors as [`settle::plant_undone_by`].
+            /// Returns the same errors as [`settle::plant_undone_by`].
             pub(crate) fn plant_undone<'a>(&'a self, cx: &'a Context, id: TxnId) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
                     match self {
@@ -533,15 +537,15 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`Protocol::free_stray`].
+            /// Calls [`Protocol::free_stray`] of this protocol.
             pub fn free_stray(&self, cx: &Context, round: &mut Round, lock: (Address, u64)) {
                 match self { $(AnyProtocol::$name(it) => it.free_stray(cx, round, lock)),+ }
             }
 
-            /// See [`Protocol::may_log`].
+            /// Calls [`Protocol::may_log`] of this protocol.
             ///
             /// # Errors
-            /// The same errors as [`Protocol::may_log`].
+            /// Returns the same errors as [`Protocol::may_log`].
             pub fn may_log<'a>(&'a self, cx: &'a Context, coordinator: u32) -> impl Future<Output = Result<bool, Failure>> + 'a {
                 compiled_once(async move {
                     match self { $(AnyProtocol::$name(it) => it.may_log(cx, coordinator).await),+ }
@@ -555,7 +559,7 @@ impl AnyProtocol {
     /// Returns the protocol of a database.
     ///
     /// # Panics
-    /// The database runs another system. That is a bug in this program.
+    /// The database runs a system that is no [`AnyProtocol`]. A database with such a system is a bug in this program.
     pub fn of(database: &Database) -> Arc<AnyProtocol> {
         let protocol: Arc<dyn Any + Send + Sync> = Arc::clone(&database.protocol) as _;
         protocol.downcast().expect("the database runs this protocol")
@@ -586,7 +590,7 @@ impl System for AnyProtocol {
     }
 }
 
-// One line for each protocol.
+// The list of all protocols, with one line for each protocol.
 protocols! {
     ford::Ford,
     lotus::Lotus,

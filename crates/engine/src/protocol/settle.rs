@@ -1,6 +1,6 @@
 //! The steps of recovery and resolution, in an order that is the same for every protocol.
 //!
-//! Invariant: each protocol has its own type for the entries that it finds in logs, so only this file calls the
+//! Invariant: each protocol has its own type for the log entries that it finds, so only this file calls the
 //! protocol's recovery functions.
 
 use super::{EntryOf, Protocol};
@@ -12,11 +12,11 @@ use tarn_fabric::address::{Address, NodeId};
 use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
 use tarn_store::log::Entry;
 
-/// Settles every transaction that a dead incarnation of a node has left in a log, by the recovery functions of its
-/// protocol. Returns the outcomes of these transactions.
+/// Settles every transaction that a dead incarnation of a node has left in a log, by the recovery functions of the
+/// database's protocol. Returns the outcomes of the settled transactions.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub(crate) async fn settle_dead<P: Protocol>(
     protocol: &P,
     cx: &Context,
@@ -41,11 +41,11 @@ async fn enumerate<P: Protocol>(
     enumerate_logged(cx, dead).await
 }
 
-/// Finds out the outcome of `id` and makes it final, by the recovery functions of its protocol. The log area of
-/// `coordinator` contains this transaction's log entry.
+/// Finds out the outcome of the transaction `id` and makes it final, by the recovery functions of the database's
+/// protocol. The log area of `coordinator` contains the log entry of this transaction.
 ///
 /// # Errors
-/// A failure of the fabric; `Usage`, if its coordinator has logged other transactions since.
+/// A failure of the fabric; `Usage`, if the coordinator has logged other transactions since.
 pub(crate) async fn resolve_logged<P: Protocol>(
     protocol: &P,
     cx: &Context,
@@ -63,8 +63,8 @@ pub(crate) async fn resolve_logged<P: Protocol>(
             let allowed = "a transaction whose coordinator has logged no other one since";
             return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
         }
-        // No node has the log entry, so no node has data of this transaction. Locks without data may remain; they are
-        // removed after the owner's incarnation is recovered.
+        // No node has the transaction's log entry, so no node has data of this transaction. Locks without data may
+        // remain; they are removed after the owner's incarnation is recovered.
         return Ok(Resolution::Aborted);
     }
     P::Log::decide(protocol, cx, &mut left).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn resolve_logged<P: Protocol>(
 pub struct Logged {
     /// The transaction's tag.
     pub id: TxnId,
-    /// The addresses of the first words of the records that its log entry names.
+    /// The addresses of the first words of the records that the transaction's log entry names.
     pub records: Vec<Address>,
 }
 

@@ -1,20 +1,20 @@
-//! Recovers a dead compute node: its transactions are finished or undone, so that its slot can be used by a new
-//! incarnation.
+//! Recovers a dead compute node: finishes or undoes its transactions, so that a new incarnation can use its slot.
 //!
 //! - The caller claims the dead node's incarnation. One node at a time recovers an incarnation.
-//! - The access of the dead incarnation is revoked at every memory node. The access of earlier recoverers, which
-//!   may still be at work, is revoked too. Only then is memory read, because no verb of a revoked node lands any
-//!   more.
-//! - The log areas are read. Every transaction of the incarnation that has a valid entry is decided, applied and
-//!   released by the hooks of the protocol.
-//! - The incarnation is marked as recovered. Shards whose locks it granted are opened on another node (`reopen`),
-//!   as soon as no running transaction relies on locks that it had granted. Only locks of transactions that had
-//!   written nothing remain. A transaction that meets such a lock removes it (`stray`), and [`sweep()`] removes the
-//!   rest in the background.
+//! - The caller revokes the access of the dead incarnation at every memory node. The caller also revokes the access
+//!   of earlier recoverers, which may still be at work. Only then does the caller read memory, because no verb of a
+//!   revoked node takes effect any more.
+//! - The caller reads the log areas. The hooks of the protocol decide every transaction of the incarnation that has a
+//!   valid log entry. The hooks apply or undo the writes of such a transaction, and release its locks.
+//! - The caller marks the incarnation as recovered. The shards whose locks the incarnation granted are opened on
+//!   another node (`reopen`), as soon as no running transaction relies on these locks. Only locks of transactions
+//!   that had written nothing remain. A transaction that meets such a lock removes it (`stray`), and [`sweep()`]
+//!   removes the other remaining locks in the background.
 //!
-//! Invariant: recovery is idempotent. If a recoverer dies at any point, another node claims the incarnation, begins
-//! anew, and reaches the same verdicts. The number of rounds does not depend on the number of coordinators and
-//! records, because every step is one batch for all transactions. The argument is in docs/design/0012-recovery.md.
+//! Invariant: recovery is idempotent. If a recoverer dies at any point, another node claims the incarnation, starts
+//! again, and reaches the same verdicts. The number of rounds does not depend on the number of coordinators and
+//! records, because every step is one batch for all transactions. The argument why recovery is correct is in
+//! docs/design/0012-recovery.md.
 
 mod pace;
 pub mod reconfigure;
@@ -44,9 +44,9 @@ use tarn_store::ids::{Failure, Resolution, TxnId};
 /// The result of recovering an incarnation of a node.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Recovery {
-    /// The transactions of the incarnation that had a log entry, and how they end. A transaction that is not in
-    /// this list wrote nothing, or its coordinator knew its outcome. If the caller does not know the outcome of
-    /// such a transaction, the transaction has aborted.
+    /// The transactions of the incarnation that had a log entry, and how they end. A transaction that is not in this
+    /// list wrote nothing, or its coordinator knew its outcome. If the caller does not know the outcome of such a
+    /// transaction, the transaction has aborted.
     pub settled: Vec<(TxnId, Resolution)>,
 }
 
@@ -55,10 +55,10 @@ pub struct Recovery {
 pub enum Attempt {
     /// This caller has recovered the incarnation.
     Recovered(Recovery),
-    /// The incarnation is recovered already.
+    /// The incarnation was recovered already.
     Done,
     /// The caller should try again later. Another node recovers the incarnation, the membership service has not
-    /// answered yet, or the claim was lost during the recovery.
+    /// answered yet, or this node lost its claim during the recovery.
     NotNow,
     /// The incarnation is still a member, or the caller is not a member.
     Refused,
@@ -80,9 +80,8 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
         Claim::Held { .. } | Claim::Pending => return Ok(Attempt::NotNow),
         Claim::NotExpelled | Claim::NotMember => return Ok(Attempt::Refused),
     };
-    // The incarnation is expelled and not recovered. Until it is recovered, a configuration can be opened only with
-    // the present map. So the dead incarnation ran with this map, even if a change was opened just before it was
-    // expelled.
+    // The incarnation is expelled and not recovered. Until it is recovered, a new configuration cannot be opened. So
+    // the dead incarnation ran with the present map, even if a change was opened just before it was expelled.
     cx.follow();
     if !cx.is_current() {
         return Ok(Attempt::NotNow);
@@ -109,9 +108,9 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
 }
 
 /// Ensures that no thread of another node settles the dead incarnation's transactions in doubt, because only one
-/// thread at a time may resolve a transaction. No thread can begin to settle them any more. A thread of an expelled
-/// node that is settling one loses its access. Returns false if a member is still settling such a transaction; the
-/// caller then tries again later.
+/// thread at a time may resolve a transaction. From now on no thread can begin to settle these transactions. If a
+/// thread of an expelled node is settling such a transaction, the thread loses its access. Returns false if a member
+/// is still settling such a transaction. The caller then tries again later.
 async fn ends_settling(cx: &Context, dead: NodeId) -> Result<bool, Failure> {
     let database = cx.database();
     for by in database.log_area_owners.close(dead) {
@@ -131,7 +130,8 @@ pub async fn logged(cx: &Context, life: NodeId) -> Result<Vec<Logged>, Failure> 
     protocol::of(cx).logged(cx, life).await
 }
 
-/// Plants an error that checkers must notice: it undoes a logged transaction completely, as a wrong recovery would.
+/// Plants an error that checkers must notice: the function undoes a logged transaction completely, as a wrong
+/// recovery would.
 ///
 /// # Errors
 /// An error of the fabric.
@@ -139,13 +139,12 @@ pub async fn plant_undone(cx: &Context, id: TxnId) -> Result<(), Failure> {
     protocol::of(cx).plant_undone(cx, id).await
 }
 
-/// Recovers expelled incarnations, opens their shards on other nodes, and takes part in sweeps, until `stop`
-/// returns true. On each compute node that takes part, one coroutine runs this function on its own port. `report`
-/// gets each recovery.
+/// Recovers expelled incarnations, opens their shards on other nodes, and takes part in sweeps, until `stop` returns
+/// true. On each compute node that takes part, one coroutine runs this function on its own port. The function passes
+/// each recovery to `report`.
 ///
 /// # Errors
-/// The same errors as [`recover`]. A failure of the fabric that may pass (a primary is down) does not end this
-/// function.
+/// The same errors as [`recover`]. A temporary failure of the fabric (a primary is down) does not end this function.
 pub async fn attend(
     cx: &Context,
     pace: Pace,
@@ -154,8 +153,8 @@ pub async fn attend(
 ) -> Result<(), Failure> {
     let (mut sweeper, mut reopener) = (Sweeper::default(), Reopener::default());
     while !stop() {
-        // If a node runs no transaction, it has to read the lease here. Otherwise a change of the configuration
-        // would wait for it.
+        // If a node runs no transaction, it must read the lease word here. Otherwise a change of the lease word would
+        // wait for this node.
         cx.node.read_lease();
         if let Err(failure) = cx.settle_left().await
             && is_fenced(cx)

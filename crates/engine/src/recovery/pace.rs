@@ -1,10 +1,10 @@
-//! Limits the share of time that a background walk (the sweep or the copier) may take from transactions.
+//! Limits the share of time that a background walk (the sweep or the copier) may use.
 //!
-//! Invariant: a walk runs one step at a time. After a step that took t, the walk pauses until its steps make up no
-//! more than its share of the time. A memory node executes a step's verbs between the beginning and the end of the
-//! step. So the share bounds the part of any memory node's pipeline that a walk uses. Under load a step takes
-//! longer but requests the same work, so a walk slows down automatically. If the steps of a walk take w in total,
-//! the walk ends after w / share.
+//! Invariant: a walk runs one step at a time. After a step that took the time t, the walk pauses until its steps make
+//! up no more than its share of the time. A memory node executes a step's verbs between the beginning and the end of
+//! the step. So the share limits the part of any memory node's pipeline that a walk uses. Under load a step takes
+//! longer but requests the same work, so a walk slows down automatically. If the steps of a walk take w in total, the
+//! walk ends after w / share.
 
 use tarn_fabric::clock::Nanos;
 
@@ -15,19 +15,19 @@ pub struct Share {
 }
 
 impl Share {
-    /// The walk runs its steps without a pause.
+    /// The full share: the walk runs its steps without a pause.
     pub const ALL: Share = Share::percent(100);
 
     /// A share of this many hundredths.
     ///
     /// # Panics
-    /// Unless `percent` is 1 to 100.
+    /// If `percent` is not in the range from 1 to 100.
     pub const fn percent(percent: u16) -> Share {
         assert!(percent >= 1 && percent <= 100);
         Share { percent }
     }
 
-    /// The share in hundredths.
+    /// The share as a percentage.
     pub const fn as_percent(self) -> u16 {
         self.percent
     }
@@ -39,7 +39,7 @@ impl Share {
     }
 }
 
-/// The limits that recoveries, sweeps and copies obey so that transactions have room.
+/// The limits of recoveries, sweeps and copies, so that transactions are not slowed down too much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
     /// The number of blocks (buckets, and blocks of chains) that one step reads.
@@ -48,14 +48,15 @@ pub struct Pace {
     pub pause_ns: u64,
     /// The share of time for a sweep. No transaction waits for a sweep.
     pub sweep_share: Share,
-    /// The share of time for a copier. Until the copier is done, the cluster survives one node failure less.
+    /// The share of time for a copier. Until the copier is done, the cluster survives one node failure less than
+    /// normal.
     pub copy_share: Share,
-    /// The time between two checks for incarnations to recover and for dead memory nodes.
+    /// The time between two checks for expelled incarnations that need recovery and for dead memory nodes.
     pub look_every_ns: u64,
 }
 
 impl Pace {
-    /// Steps follow each other without a pause. Only the checks for dead nodes pause.
+    /// A pace at which steps follow each other without a pause. Only the checks for dead nodes pause.
     pub const UNPACED: Pace = Pace {
         blocks: 64,
         pause_ns: 0,

@@ -3,10 +3,10 @@
 //!
 //! Invariant: a changer opens the next configuration only when every member's threads are idle and every expelled
 //! incarnation is recovered. Otherwise a transaction of the former configuration could hold a lock that the next
-//! primaries do not know. A member that does not become idle in time is expelled. A changer whose own node does not
-//! become idle lets another node make the change. A change is idempotent: if the changer dies, another node
-//! announces the change anew. If the changer's future is dropped, the change is cancelled: the open configuration
-//! stays, under the same number. See docs/design/0013-memory-node-recovery.md.
+//! primaries do not know. A member that does not become idle in time is expelled. If the changer's own node does not
+//! become idle in time, the changer lets another node make the change. A change is idempotent: if the changer dies,
+//! another node announces the change anew. If the changer's future is dropped, the change is cancelled: the open
+//! configuration stays, under the same number. See docs/design/0013-memory-node-recovery.md.
 
 use crate::cluster::configuration::{Change, Configurations};
 use crate::recovery::{self, Attempt, Recovery};
@@ -22,17 +22,18 @@ use tarn_store::placement::replica_groups::ReplicaGroups;
 /// The time limits of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// A member whose threads are not idle after this time is expelled, even if it is alive. A transaction whose
-    /// body takes longer than this time counts as not idle. No transaction begins during the change.
+    /// The changer expels a member whose threads are not idle after this time, even if the member is alive. A thread
+    /// is not idle while a transaction's body runs, however long the body takes. No transaction begins during the
+    /// change.
     pub patience_ns: u64,
-    /// The time between two checks whether the threads are idle.
+    /// The time between two checks whether the members' threads are idle.
     pub look_every_ns: u64,
 }
 
 impl Default for Terms {
-    /// The default patience has no end, because a slow body is no sign of a dead node. The membership service
-    /// decides which node is dead, by its leases or by [`crate::cluster::membership::Membership::expel`], and then
-    /// the change continues. A shorter patience is for callers that know how long their bodies take.
+    /// The default patience has no end, because a slow body is no sign of a dead node. The membership service decides
+    /// which node is dead, by its leases or by [`crate::cluster::membership::Membership::expel`]. Then the change of
+    /// the configuration continues. A shorter patience is for callers that know how long their bodies take.
     fn default() -> Terms {
         Terms { patience_ns: u64::MAX, look_every_ns: 1_000 }
     }
@@ -41,23 +42,23 @@ impl Default for Terms {
 /// The result of an attempt to change the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Changed {
-    /// This configuration was opened.
+    /// The changer opened this configuration.
     Opened {
-        /// The configuration's number.
+        /// The number of the configuration.
         number: ConfigurationNumber,
-        /// The time for which no transaction could begin, by the changer's clock.
+        /// The time during which no transaction could begin, in nanoseconds of the changer's clock.
         frozen_ns: u64,
     },
     /// Another node is making a change, or took over this change.
     NotNow,
     /// `next` returned no map, so the open configuration stays.
     Kept,
-    /// A thread of the changer's own node was not idle in time, so the open configuration stays. Another changer
-    /// may try; it treats this node like any other member.
+    /// A thread of the changer's own node was not idle in time, so the open configuration stays. Another changer may
+    /// try, and it treats this node like any other member.
     SteppedAside,
 }
 
-/// An announced change. Dropping this value before the change is complete cancels the change.
+/// An announced change of the configuration. Dropping this value before the change is complete cancels the change.
 struct Announced<'a> {
     configurations: &'a Configurations,
     change: Change,
@@ -69,12 +70,12 @@ impl Drop for Announced<'_> {
     }
 }
 
-/// Changes the configuration to the map that `next` computes from the open map, once all threads are idle. `next`
-/// is called again if an incarnation was expelled meanwhile. `report` gets the incarnations that were recovered
-/// during the change.
+/// Changes the configuration to the map that `next` computes from the open map, once all threads are idle. If an
+/// incarnation was expelled meanwhile, the function calls `next` again. The function passes each incarnation that was
+/// recovered during the change to `report`.
 ///
 /// # Errors
-/// An error of the fabric: this node was expelled itself.
+/// An error of the fabric: this node was expelled.
 pub async fn change(
     cx: &Context,
     terms: Terms,
@@ -120,9 +121,9 @@ pub async fn change(
     }
 }
 
-/// Tells the memory nodes that are new in the map which incarnations are expelled, before anything else is sent to
-/// these nodes. Otherwise a new node would accept verbs of an expelled incarnation. If another incarnation is
-/// expelled meanwhile, the map is not opened.
+/// Tells the memory nodes that are new in the map which incarnations are expelled. The function does so before any
+/// node sends another verb to the new memory nodes. Otherwise a new memory node would accept verbs of an expelled
+/// incarnation. If another incarnation is expelled meanwhile, the map is not opened.
 async fn tell_the_new(cx: &Context, next: &ReplicaGroups) -> Result<(), Failure> {
     let known = cx.database().configurations.open().groups.nodes();
     let mut new = next.nodes();
@@ -179,8 +180,8 @@ pub async fn probe(cx: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The map without its dead nodes. Groups that have fewer copies than at first get joining copies on spare nodes,
-/// if spare nodes are left. Returns `None` if the map does not change, or if a group has no member left.
+/// The map without its dead nodes. Groups that have fewer copies than at first get joining copies on spare nodes, if
+/// spare nodes remain. Returns `None` if the map does not change, or if a group has no member left.
 pub fn replaced(configurations: &Configurations, map: &ReplicaGroups) -> Option<ReplicaGroups> {
     let spares = configurations.spares();
     let mut next = map.clone();
@@ -188,7 +189,7 @@ pub fn replaced(configurations: &Configurations, map: &ReplicaGroups) -> Option<
         next = next.without(node)?;
     }
     for group in (0..next.count() as u16).map(GroupId) {
-        // Groups begin at different spare nodes, so that the load on the spare nodes is even.
+        // The search for each group begins at a different spare node, so that the load on the spare nodes is even.
         let mut candidates = spares.iter().cycle().skip(usize::from(group.0)).take(spares.len());
         while next.replicas(group) < configurations.copies_wanted()[usize::from(group.0)] {
             let holds =

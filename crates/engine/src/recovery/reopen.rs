@@ -2,11 +2,11 @@
 //!
 //! Invariant: the membership service checks two conditions before a shard reopens. First, the dead node's
 //! transactions are settled. Second, each node that may still act has said that none of its transactions relies on
-//! locks that the dead node granted. (With the first condition alone, a survivor could still write under such a
-//! lock while the new owner grants the same lock to another transaction.) Every node that recovers also repeats
-//! this work until it is done. So a node that dies during the work leaves nothing half done.
+//! locks that the dead node granted. (With the first condition alone, a survivor could still write under such a lock
+//! while the new owner grants the same lock to another transaction.) Every node that recovers other nodes also
+//! repeats this work until all shards are open. So a node that dies during the work leaves nothing half done.
 //!
-//! The idea of recovery without a rebuilt lock table comes from Hu et al., "LOTUS: Optimizing Disaggregated
+//! The idea of recovery without rebuilding the lock table comes from Hu et al., "LOTUS: Optimizing Disaggregated
 //! Transactions with Disaggregated Locks". In the paper the dead node's machine serves its shards again. By default
 //! Tarn distributes the shards among the living nodes.
 
@@ -20,13 +20,13 @@ use tarn_fabric::clock::Nanos;
 /// The state of one coroutine that reopens shards.
 #[derive(Default)]
 pub(super) struct Reopener {
-    /// For each dead node that is recovered and has closed shards: the time when this coroutine first saw it in
+    /// For each dead node that is recovered and has closed shards: the time when this coroutine first saw the node in
     /// this state.
     since: BTreeMap<NodeId, Nanos>,
 }
 
 impl Reopener {
-    /// Opens the shards that can be opened now. This function does not wait.
+    /// Opens all shards that can be opened now. This function does not wait.
     pub(super) fn turn(&mut self, cx: &Context) {
         let Some(services) = cx.node.services() else { return };
         let membership = &*cx.database().membership;

@@ -1,10 +1,10 @@
-//! One pass of the sweep: it reads every LOCK word of every table and removes the strays.
+//! One pass of the sweep: the pass reads every LOCK word of every table and removes the strays.
 //!
-//! Invariant: a pass runs step by step, beside running transactions. One pass is enough for all incarnations that
-//! were recovered before it began. None of these incarnations takes a lock any more, and locks do not move. A block
-//! or segment that is created later contains none of their locks. The pass also reads buckets that no key leads to
-//! yet (the next buckets of a segment). A node may have died while it split into such a bucket, and may have left
-//! the bucket locked.
+//! Invariant: a pass runs step by step, while transactions run. One pass is enough for all incarnations that were
+//! recovered before it began. None of these incarnations takes a lock any more, and locks do not move. A block or
+//! segment that is created later contains none of their locks. The pass also reads buckets to which no key leads yet
+//! (the next buckets of a segment). A node may have died while it split a bucket into such a bucket, and may have
+//! left the new bucket locked.
 
 use crate::site::Context;
 use crate::site::metrics::RecoveryEvent;
@@ -20,9 +20,9 @@ use tarn_store::placement::catalog::Table;
 /// The result of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Swept {
-    /// The number of LOCK words that were read.
+    /// The number of LOCK words that the sweep read.
     pub looked_at: u64,
-    /// The number of strays that were removed.
+    /// The number of strays that the sweep removed.
     pub freed: u64,
 }
 
@@ -36,26 +36,26 @@ impl Swept {
 /// A pass that is not finished, with the places that the pass has not read yet.
 #[derive(Default)]
 pub(super) struct Pass {
-    /// The result so far.
+    /// The result of the pass so far.
     pub(super) swept: Swept,
     /// The number of shards that the pass has begun. The fields below describe the shard that was begun last.
     shards: usize,
-    /// The shard's segments that are not finished: the start address and the number of buckets of each. The pass is
-    /// reading the last segment of this list.
+    /// The segments of the shard that are not finished: the start address and the number of buckets of each segment.
+    /// The pass is reading the last segment of this list.
     segments: Vec<(Address, u64)>,
-    /// The number of buckets of the last segment that were read.
+    /// The number of buckets of the last segment that the pass has read.
     looked_at: u64,
-    /// The next blocks of the chains whose blocks the previous step read.
+    /// The next blocks of the overflow chains whose blocks the previous step read.
     chained: Vec<Address>,
-    /// The number of ordered indexes that are swept completely.
+    /// The number of ordered indexes that the pass has swept completely.
     trees: usize,
-    /// The position of the walk in the next ordered index, if that walk has begun.
+    /// The position of the pass in the next ordered index, if the pass has begun to walk over that index.
     place: Option<Place>,
 }
 
 impl Pass {
-    /// Reads at most `blocks` buckets, or the next blocks of the chains of the previous step. Returns whether
-    /// anything may remain to be read.
+    /// Reads at most `blocks` buckets, or the next blocks of the chains of the previous step. Returns whether the
+    /// pass may still have blocks to read.
     ///
     /// # Errors
     /// An error of the fabric. After an error this pass cannot be continued.
@@ -87,9 +87,9 @@ impl Pass {
         Ok(true)
     }
 
-    /// Runs one step of the walk over an ordered index. Locks do not move in an index, because no node is split or
-    /// merged under another's lock. A node that was merged away is not read: a transaction that uses it again meets
-    /// its lock. A locked node ends the step, because the walk does not go past it.
+    /// Runs one step of the walk over an ordered index. Locks do not move in an index, because a node is split or
+    /// merged only under its own lock. The walk does not read a node that was merged away: a transaction that uses
+    /// the node again meets its lock. A locked node ends the step, because the walk does not go past it.
     async fn step_tree(&mut self, cx: &Context, nodes: usize) -> Result<bool, Failure> {
         let Some(index) = cx.database().catalog.indexes().get(self.trees) else { return Ok(false) };
         cx.follow();
@@ -106,7 +106,7 @@ impl Pass {
             }
         }
         self.place = walk.place();
-        // The next step reads the locked node again, so the node is not counted in this step.
+        // The next step reads the locked node again, so this step does not count the node.
         let freed = free(cx, &held).await?.freed;
         self.swept.add(Swept { looked_at: past, freed });
         self.trees += usize::from(self.place.is_none());
@@ -119,7 +119,7 @@ impl Pass {
         table: &Table,
         group: GroupId,
     ) -> Result<(), Failure> {
-        // The pass follows the newest configuration, because strays lie at the current primary.
+        // The pass follows the newest configuration, because strays lie at the current primary of each group.
         cx.follow();
         let geometry = &table.geometry;
         let header = geometry.header(group);
@@ -160,7 +160,7 @@ impl Pass {
     }
 }
 
-/// Sweeps some blocks. Returns the addresses of the next blocks in their chains.
+/// Sweeps some blocks. Returns the addresses of the next blocks in the chains of these blocks.
 async fn sweep_blocks(
     cx: &Context,
     table: &Table,

@@ -1,8 +1,8 @@
-//! Decides which sweep is due, and which coroutine makes it.
+//! Decides when a sweep must be made, and which coroutine makes it.
 //!
 //! Invariant: one pass covers all incarnations that were recovered before it began, and one pass at a time runs in
 //! the whole cluster. A pass begins when no expelled incarnation waits for its recovery. If a sweeper dies or its
-//! future is dropped, the unfinished pass is due again, and any coroutine may make it.
+//! future is dropped, the unfinished pass must be made again. Any coroutine may make this pass.
 
 use super::sweep::Pass;
 use super::{Pace, Swept};
@@ -19,11 +19,11 @@ pub(crate) struct Sweeper<'a> {
 }
 
 impl<'a> Sweeper<'a> {
-    /// Runs the next step of a sweep under three conditions. A pass is due, no other coroutine makes it, and the
-    /// pause after the previous step is over.
+    /// Runs the next step of a sweep under three conditions. A pass must be made, no other coroutine makes this pass,
+    /// and the pause after the previous step is over.
     ///
     /// # Errors
-    /// An error of the fabric. The pass is then abandoned, and is due again.
+    /// An error of the fabric. The sweeper then abandons the pass, and a sweeper must make the pass again.
     pub(crate) async fn turn(&mut self, cx: &'a Context, pace: Pace) -> Result<(), Failure> {
         if cx.port.now() < self.next_at {
             return Ok(());
@@ -47,7 +47,7 @@ impl<'a> Sweeper<'a> {
     }
 }
 
-/// Makes one pass over all tables, even if no pass is due.
+/// Makes one pass over all tables, even if no pass is needed.
 ///
 /// # Errors
 /// An error of the fabric. A group whose primary is down cannot be swept.

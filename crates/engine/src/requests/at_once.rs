@@ -4,8 +4,8 @@
 //! Invariant: the owner's side is the same code that handles a message ([`crate::services::lock::service`]), under
 //! the same mutexes and with the same checks. So a node that closes a shard waits for requests that came earlier, and
 //! the recovery of a node's incarnation finds the incarnation's grants. A direct call runs exactly once and in order.
-//! If an owner whose incarnation has ended grants a lock, the requester detects this at the point where it would
-//! check a message's reply: before it writes anything ([`crate::transaction::lock_set::LockSet::secure`]).
+//! An owner whose incarnation has ended may grant a lock. The requester detects this before it writes anything, at
+//! the point where it would check a message's reply ([`crate::transaction::lock_set::LockSet::secure`]).
 
 use crate::services::Transport;
 use crate::services::lock::message::{Ask, LockReply};
@@ -16,7 +16,7 @@ use tarn_store::ids::{Timestamp, TxnId};
 use tarn_store::placement::shard_map::ShardId;
 
 impl Context {
-    /// Requests locks from another node. Returns no reply if that node is no member.
+    /// Requests locks from another node by a direct call. Returns no reply if the other node is not a member.
     pub(super) fn lock_at_once(
         &self,
         owner: NodeId,
@@ -31,8 +31,8 @@ impl Context {
         Some(services.lock(id, known, asks))
     }
 
-    /// Releases all locks that another node has granted; `names` lists all of these locks. Grants of an ended
-    /// incarnation need no release.
+    /// Releases all locks that another node has granted; `names` lists all of these locks. Grants that an ended
+    /// incarnation has made need no release.
     pub(super) fn release_at_once(
         &self,
         owner: NodeId,

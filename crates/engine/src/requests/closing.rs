@@ -1,11 +1,11 @@
 //! Work that continues after a transaction was acknowledged or aborted.
 //!
-//! Invariants: a lock of a transaction that has written is released only after its writes have ended. Until then its
-//! thread counts as busy, so that the configuration cannot change meanwhile. If a memory node dies during the writes,
-//! it is unknown which writes were executed, on other memory nodes too. Then the transaction is in doubt and keeps
-//! its locks, until a coroutine of its thread has completed it from its log. No other node keeps a grant for ever:
-//! this node repeats the RELEASE message until the other node has received it or is no member. A missing reply to a
-//! LOCK message makes no difference, since the session is ordered: the RELEASE runs after the LOCK, or the LOCK never
+//! Invariants: a transaction that has written keeps its locks until its writes have ended. Until then its thread
+//! counts as busy, so that the configuration cannot change meanwhile. If a memory node dies during the writes, it is
+//! unknown which writes were executed, on other memory nodes too. Then the transaction is in doubt and keeps its
+//! locks, until a coroutine of its thread has completed it from its log. No other node keeps a grant for ever: this
+//! node repeats the RELEASE message until the other node has received it or is no member. A missing reply to a LOCK
+//! message makes no difference, since the session is ordered: the RELEASE runs after the LOCK, or the LOCK never
 //! runs.
 
 use crate::services::lock::message::{self, RELEASE};
@@ -21,9 +21,9 @@ use tarn_fabric::rpc::CallFuture;
 use tarn_store::ids::{Failure, Timestamp, TxnId};
 
 impl Context {
-    /// Releases `held` when `writes` have ended. `whose` is the transaction, which is acknowledged now, and its
-    /// coordinator's number. `held` is empty afterwards. Returns false if a memory node has died during the writes.
-    /// In that case the transaction is in doubt.
+    /// Releases the locks in `held` when `writes` have ended. `whose` is the transaction, which is acknowledged now,
+    /// and its coordinator's number. The lock set `held` is empty afterwards. Returns false if a memory node has died
+    /// during the writes. In that case the transaction is in doubt.
     pub fn close(
         &self,
         writes: Result<Detached, FabricError>,
@@ -50,7 +50,7 @@ impl Context {
         true
     }
 
-    /// Releases `held` when all of `writes` have ended. These writes restore the old data.
+    /// Releases the locks in `held` when all of `writes` have ended. The writes in `writes` restore the old data.
     pub(crate) fn close_restored(
         &self,
         writes: Vec<Detached>,
@@ -63,8 +63,8 @@ impl Context {
         self.advance_closing();
     }
 
-    /// Takes a transaction's locks out of `held`. The thread still counts these locks after the transaction has
-    /// ended.
+    /// Takes a transaction's locks out of `held`. The thread still counts these locks as held after the transaction
+    /// has ended.
     fn take_locks(&self, held: &mut LockSet) -> LockSet {
         self.stay();
         let empty = self.thread_services().spare.borrow_mut().pop().unwrap_or_default();
@@ -110,8 +110,8 @@ impl Context {
         thread.closing.borrow().iter().filter_map(whose).collect()
     }
 
-    /// Waits until all work for a coordinator's last transaction is done. That transaction was in doubt, or its
-    /// writes ended in an error.
+    /// Waits until all work for a coordinator's last transaction is done. The coordinator's last transaction was in
+    /// doubt, or its writes ended in an error.
     ///
     /// # Errors
     /// The fabric's errors; the caller may call this function again.
@@ -133,7 +133,7 @@ impl Context {
         self.advance_closing() > 0 && self.thread_services().closing.borrow().iter().any(is_its)
     }
 
-    /// Makes `owner` release the locks of `txn`.
+    /// Sends the node `owner` a request to release the locks of `txn`.
     pub(crate) fn send_release(&self, owner: NodeId, txn: TxnId, committed: Option<Timestamp>) {
         let mut closing = Closing::Releasing { owner, txn, committed, call: None };
         if !self.advance_one(&mut closing) {
@@ -141,7 +141,7 @@ impl Context {
         }
     }
 
-    /// Continues all work of ended transactions. Returns the number of items that are not done.
+    /// Continues all work of ended transactions. Returns the number of work items that are not done.
     pub(crate) fn advance_closing(&self) -> usize {
         let thread = self.thread_services();
         if thread.closing.borrow().is_empty() {
@@ -149,20 +149,20 @@ impl Context {
         }
         let mut list = std::mem::take(&mut *thread.closing.borrow_mut());
         list.retain_mut(|closing| !self.advance_one(closing));
-        // The calls of `advance_one` above may have added items.
+        // The calls of `advance_one` above may have added work items.
         let mut closing = thread.closing.borrow_mut();
         list.append(&mut closing);
         *closing = list;
         closing.len()
     }
 
-    /// Continues one item of work. Returns whether the item is done.
+    /// Continues one item of work for an ended transaction. Returns whether the item is done.
     fn advance_one(&self, closing: &mut Closing) -> bool {
         match closing {
             Closing::Writing { writes, held, committed, whose, is_orphan } => {
                 match self.port.detached(*writes) {
                     Poll::Pending => return false,
-                    // `Fenced` means that this node is expelled; recovery releases its locks.
+                    // `Fenced` means that this node is expelled. Recovery then releases the transaction's locks.
                     Poll::Ready(Ok(()) | Err(FabricError::Fenced)) => {
                         if *is_orphan {
                             self.database().log_area_owners.release_writes(whose.0);
@@ -197,7 +197,8 @@ impl Context {
                     Poll::Pending => false,
                     Poll::Ready(Ok(_)) => true,
                     Poll::Ready(Err(_)) => {
-                        // Too many calls were waiting, or the call took too long: call again.
+                        // Too many calls were waiting, or this call took too long, so the thread calls the other node
+                        // again.
                         if let Closing::Releasing { call, .. } = closing {
                             *call = None;
                         }

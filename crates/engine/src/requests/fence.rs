@@ -1,13 +1,14 @@
 //! Revokes the access of ended node incarnations to memory.
 //!
-//! Invariant: after a call has returned, no verb of that incarnation will ever take effect at any live memory node.
+//! Invariant: after [`revoke_everywhere`] has returned, no verb of the revoked incarnation will ever take effect at
+//! any live memory node.
 
 use crate::site::Context;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_store::ids::Failure;
 
-/// Revokes an incarnation's access at every live memory node. After the function has returned, no verb of that
+/// Revokes an incarnation's access at every live memory node. After this function has returned, no verb of that
 /// incarnation will ever take effect.
 ///
 /// # Errors
@@ -33,7 +34,7 @@ pub(crate) async fn revoke(
             Err(error) => Err(error),
         };
         match answer {
-            // A memory node that is down executes no verb.
+            // A memory node that is down executes no verb, so there the access needs no revocation.
             Ok(()) | Err(FabricError::NodeDown(_)) => {}
             Err(error) => return Err(cx.port.note_failure(error).into()),
         }

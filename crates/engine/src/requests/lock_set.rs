@@ -1,11 +1,11 @@
 //! One transaction's locks and requests for locks, on all nodes.
 //!
-//! Invariants: a lock of this node's own shards is granted or refused immediately. The locks of other nodes are
-//! requested together, with one message for each node. The transaction awaits all replies before any decision.
-//! Otherwise a reply that comes after the release could mean a grant that is never released. After a refusal, the
-//! transaction requests no further lock. [`LockSet::release`] releases all locks that were granted, or may have been
-//! granted, and does not wait. (Lock-first execution: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with
-//! Disaggregated Locks".)
+//! Invariants: if this node owns the shard of a lock, the lock is granted or refused immediately. If other nodes own
+//! locks, the transaction requests these locks together, with one message for each node. The transaction awaits all
+//! replies before any decision. Otherwise a grant could arrive after the release and never be released. After a
+//! refusal, the transaction requests no further lock. [`LockSet::release`] releases all locks that were granted, or
+//! may have been granted, and does not wait. (Lock-first execution: Hu et al., "LOTUS: Optimizing Disaggregated
+//! Transactions with Disaggregated Locks".)
 
 use crate::services::lock::message::{self, Ask, LOCK, LockReply, Verdict};
 use crate::services::lock::name::{LockMode, LockName};
@@ -21,7 +21,7 @@ use tarn_store::ids::{AbortReason, Explanation, Failure, Timestamp, TxnId};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
 impl LockSet {
-    /// Prepares for another transaction, and clears the list of refusals of the previous transaction.
+    /// Prepares the set for another transaction, and clears the list of refusals of the previous transaction.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if !self.not_upgraded.is_empty() {
@@ -30,8 +30,8 @@ impl LockSet {
     }
 
     /// The mode in which to request a lock. If the transaction once held the lock as a reader and could not become
-    /// the writer, it requests the writer's lock directly. Otherwise two readers that both want to write would refuse
-    /// one another each time that both read first.
+    /// the writer, it requests the writer's lock directly. Otherwise two readers that both intend to write would
+    /// refuse one another each time that both read first.
     #[inline(always)]
     fn mode_for(&self, name: LockName, mode: LockMode) -> LockMode {
         match self.not_upgraded.is_empty() {
@@ -48,7 +48,7 @@ impl LockSet {
         }
     }
 
-    /// Records a refusal, if this transaction holds the name as a reader: see [`LockSet::mode_for`].
+    /// Records a refusal, if this transaction holds the lock of this name as a reader: see [`LockSet::mode_for`].
     #[cold]
     fn note_refused(&mut self, name: LockName) {
         let hash = name.hash();
@@ -57,8 +57,8 @@ impl LockSet {
         }
     }
 
-    /// Locks `name`, which belongs to `shard`, or records that another node must lock it. [`LockSet::collect`]
-    /// reports a refusal.
+    /// Requests the lock `name`, which belongs to `shard`, if this node owns the shard. Otherwise the function
+    /// records that another node must grant the lock. [`LockSet::collect`] reports a refusal.
     #[inline]
     pub fn ask(&mut self, cx: &Context, name: LockName, shard: ShardId, mode: LockMode) {
         let services = cx.node_services();
@@ -100,7 +100,8 @@ impl LockSet {
         self.ask_own(cx, services, name, mode);
     }
 
-    /// Records the transaction's period before it requests a lock of this node, because this node's shards can move.
+    /// Records the transaction's period before the transaction requests a lock of this node, because this node's
+    /// shards can move.
     #[inline(always)]
     fn enter_own(&mut self, cx: &Context, services: &NodeServices, shard: ShardId) {
         if self.period.is_none() {
@@ -111,7 +112,7 @@ impl LockSet {
         }
     }
 
-    /// The same as [`LockSet::ask`] for each lock, on a node that asks other nodes without messages.
+    /// Does the same as [`LockSet::ask`] for each lock, on a node that requests other nodes' locks without messages.
     #[inline(always)]
     pub(crate) fn ask_owners(
         &mut self,
@@ -128,7 +129,8 @@ impl LockSet {
         }
     }
 
-    /// The same as [`LockSet::ask`] for each lock, on a node that grants all locks itself and reports to no explorer.
+    /// Does the same as [`LockSet::ask`] for each lock, on a node that grants all locks itself and reports to no
+    /// explorer.
     #[inline(always)]
     pub(crate) fn ask_each(
         &mut self,
@@ -147,7 +149,7 @@ impl LockSet {
         }
     }
 
-    /// Requests a lock of this node. Returns whether the lock was granted.
+    /// Requests a lock that this node grants. Returns whether the lock was granted.
     #[inline(always)]
     fn ask_own(
         &mut self,
@@ -159,8 +161,8 @@ impl LockSet {
         if cx.port.charges() {
             cx.port.charge(Cost::LocalAtomic);
         }
-        // Pass the name's fields one by one. Otherwise the compiler would store the name to memory only for a hook,
-        // which is usually not set.
+        // The name's fields are passed one by one. Otherwise the compiler would store the name to memory only for a
+        // hook, which is usually not set.
         let LockName { table, kind, key } = name;
         let tell = move || services.write_granted(LockName { table, kind, key });
         let granted = self.own.ask(&services.locks, name, mode, tell);
@@ -172,8 +174,8 @@ impl LockSet {
         granted
     }
 
-    /// The failure to return after a refusal. A transaction that fills the lock table by itself would be refused at
-    /// every try, so it gets a different failure.
+    /// The failure to return after a refusal. If a transaction fills the lock table by itself, it would be refused at
+    /// every try. So such a transaction gets a different failure.
     fn refusal(&self, cx: &Context, reason: AbortReason) -> Failure {
         if !self.fills_table {
             return Failure::Abort(reason);
@@ -183,7 +185,8 @@ impl LockSet {
         cx.explain(Explanation::usage(field, locks, allowed))
     }
 
-    /// Records a lock that another node must grant. If no node grants the shard's locks now, the request is refused.
+    /// Records a lock that another node must grant. If no node grants the shard's locks now, the function refuses the
+    /// request.
     fn note(
         &mut self,
         services: &NodeServices,
@@ -219,7 +222,7 @@ impl LockSet {
         self.refused.map_or(Ok(()), |reason| Err(self.refusal(cx, reason)))
     }
 
-    /// The same as [`LockSet::collect`], where requests to other nodes need no messages.
+    /// Does the same as [`LockSet::collect`], on a node whose requests to other nodes need no messages.
     ///
     /// # Errors
     /// The same errors as [`LockSet::collect`].
@@ -232,14 +235,14 @@ impl LockSet {
         self.refused.map_or(Ok(()), |reason| Err(self.refusal(cx, reason)))
     }
 
-    /// Whether no recorded lock is left for [`LockSet::collect`] to request, and no refusal is left to report.
+    /// Whether [`LockSet::collect`] has no recorded lock to request and no refusal to report.
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.refused.is_none() && self.granted == self.remote.len()
     }
 
-    /// Processes the result after all owners have answered. The owners do not say which lock was refused. The refused
-    /// lock may be any lock that the transaction held as a reader.
+    /// Processes the result after all owners have answered. The owners do not say which lock was refused. Any lock
+    /// that the transaction held as a reader may be the refused lock.
     #[inline]
     fn settle_remote(&mut self) {
         let is_refused = self.refused == Some(AbortReason::LockRefused);
@@ -248,7 +251,7 @@ impl LockSet {
         self.granted = self.remote.len();
     }
 
-    /// Requests the recorded locks from other nodes. Returns whether there were any recorded locks.
+    /// Requests the recorded locks from other nodes. Returns whether any lock was recorded.
     fn send(&mut self, cx: &Context, id: TxnId) -> bool {
         if self.refused.is_some() || self.granted == self.remote.len() {
             return false;
@@ -293,17 +296,17 @@ impl LockSet {
         cx.serve();
         let LockSet { sent, refused, owners, remote, granted, .. } = self;
         let membership = &cx.database().membership;
-        // The replies may go to the next incarnation of this node's slot.
+        // If this node's incarnation has ended, the replies may go to the next incarnation of its slot.
         let is_over = !membership.is_member(cx.node.id);
         sent.retain_mut(|Sent { owner, call }| match Pin::new(call).poll(waiting) {
-            // A dead node does not answer, and waiting for the deadline of the call would take long.
+            // A dead node does not answer, and it would take long to wait for the deadline of the call.
             Poll::Pending if is_over || !membership.is_member(*owner) => {
                 take_reply(cx, *owner, None, refused);
                 false
             }
             Poll::Pending => true,
             Poll::Ready(answer) => {
-                // A malformed reply counts as no reply: the owner may have granted all requested locks.
+                // A malformed reply is treated like a missing reply: the owner may have granted all requested locks.
                 let reply = answer.ok().and_then(|bytes| LockReply::take(&bytes));
                 if !take_reply(cx, *owner, reply, refused) {
                     forget(owners, &remote[..*granted], *owner);
@@ -314,7 +317,7 @@ impl LockSet {
         if sent.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// The mode in which a name is locked; `None` if it is not locked.
+    /// The mode in which the transaction holds the lock of this name; `None` if it does not hold the lock.
     #[inline]
     pub fn is_held(&self, name: LockName) -> Option<LockMode> {
         let remote = self.remote[..self.granted].iter().filter(|it| it.ask.name == name);
@@ -322,18 +325,18 @@ impl LockSet {
         own.max(remote.map(|it| it.ask.mode).max())
     }
 
-    /// The mode in which this node granted a name; `None` if this node did not grant it.
+    /// The mode in which this node granted the lock of this name; `None` if this node did not grant it.
     #[inline]
     pub fn is_own(&self, name: LockName) -> Option<LockMode> {
         self.own.is_held(name)
     }
 
-    /// The names that this node has granted.
+    /// The names of the locks that this node has granted.
     pub fn own_names(&self) -> impl Iterator<Item = (LockName, LockMode)> {
         self.own.names()
     }
 
-    /// The names that other nodes have granted.
+    /// The names of the locks that other nodes have granted.
     pub fn others(&self) -> impl Iterator<Item = LockName> {
         self.remote[..self.granted].iter().map(|it| it.ask.name)
     }
@@ -344,7 +347,7 @@ impl LockSet {
         self.own.is_alone(&cx.node_services().locks, name)
     }
 
-    /// Whether no name is locked or requested.
+    /// Whether the set contains no held lock and no requested lock.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && self.remote.is_empty() && self.refused.is_none()
@@ -367,10 +370,10 @@ impl LockSet {
         self.id
     }
 
-    /// A transaction calls this function before it writes anything. From now on, until the release, the thread counts
-    /// the transaction as relying on its locks. If a node that granted some of these locks dies, no heir opens that
-    /// node's shards before the release. So the locks remain valid, whether the node lives or not, and the
-    /// transaction need not check them again.
+    /// Declares that the transaction is about to write. From now on, until the release, the thread counts the
+    /// transaction as relying on its locks. If a node that granted some of these locks dies, no heir opens that
+    /// node's shards before the release. So the locks remain valid even if that node dies, and the transaction need
+    /// not check them again.
     ///
     /// # Errors
     /// The same errors as [`LockSet::check`].
@@ -402,7 +405,7 @@ impl LockSet {
     }
 
     /// Releases all locks that were granted, or may have been granted. `committed` is the transaction's commit
-    /// timestamp, if it committed. The function does not wait: it sends the releases to other nodes later.
+    /// timestamp, if it committed. The function does not wait: releases to other nodes are sent later.
     #[inline]
     pub fn release(&mut self, cx: &Context, committed: Option<Timestamp>) {
         if !self.own.is_empty() {
@@ -429,7 +432,8 @@ impl LockSet {
         if std::mem::take(&mut self.secured) {
             cx.thread_services().rest_no_more(&self.owners);
         }
-        // A LOCK that was not sent will never be sent. A LOCK that was sent comes before the RELEASE.
+        // A LOCK message that was not sent will never be sent. A LOCK message that was sent runs before the RELEASE
+        // message.
         self.sent.clear();
         self.granted = 0;
         let id = self.id.take();
@@ -446,7 +450,8 @@ impl LockSet {
     }
 }
 
-/// Handles an owner's refusal. If the owner had granted no lock before, the transaction need not send it a release.
+/// Handles an owner's refusal. If the owner had granted no lock before, the transaction need not send the owner a
+/// release.
 fn forget(owners: &mut Vec<NodeId>, granted: &[Remote], owner: NodeId) {
     if !granted.iter().any(|it| it.owner == owner) {
         owners.retain(|it| *it != owner);
@@ -474,7 +479,7 @@ fn take_reply(
         None => AbortReason::OwnerLost,
     };
     if reason == AbortReason::WrongOwner {
-        // The entry in the reply is only a hint, so read the shard's record, which decides.
+        // The entry in the reply is only a hint. So the node reads the shard's record, which decides.
         cx.refresh_view();
     }
     refused.get_or_insert(reason);

@@ -1,7 +1,7 @@
-//! Tests of a transaction's locks, at its own node and at other nodes, by every transport.
+//! Tests of a transaction's locks, which its own node and other nodes grant, with every transport.
 //!
 //! Invariants checked: a request for a held lock is refused, and no other request is refused. All granted locks are
-//! released, even if the requester aborts, drops a future while messages are on their way, or dies.
+//! released, even if the requester aborts, drops a future while messages are in flight, or dies.
 
 use crate::cluster::membership::{Claim, EmbeddedMembership, ShardChange};
 use crate::protocol::{ALL, AnyProtocol};
@@ -60,7 +60,7 @@ fn name(nodes: &[Context], owner: usize, key: u64) -> (LockName, ShardId) {
     (LockName::row(owner as u16, key), ShardId::all().find(owned).expect("it owns some"))
 }
 
-/// Runs a future while the services of all nodes run.
+/// Runs a future to its end, and meanwhile runs the services of all nodes.
 pub(crate) fn drive<T>(nodes: &[Context], future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut waiting = Waiting::from_waker(Waker::noop());
@@ -73,12 +73,12 @@ pub(crate) fn drive<T>(nodes: &[Context], future: impl Future<Output = T>) -> T 
     panic!("it never ends");
 }
 
-/// Lets all messages that are on their way arrive.
+/// Runs all nodes until all messages in flight have arrived.
 fn calm(nodes: &[Context]) {
     (0..100).for_each(|_| nodes.iter().for_each(Context::serve));
 }
 
-/// Requests names from their owners, and collects the replies.
+/// Requests locks by name from their owners, and collects the replies.
 fn lock(
     nodes: &[Context],
     by: usize,
@@ -129,8 +129,8 @@ fn a_lock_has_one_writer_or_readers_on_any_node() {
             let (it, _) = name(&nodes, owner, 1);
             assert_eq!((a.is_held(it), b.is_held(it)), (Some(Read), None));
             assert_eq!(lock(&nodes, last, &mut b, &[(owner, 1, Read)]).1, Ok(()));
-            // The other transaction holds the read lock, so there is no upgrade. A refusal does not release any
-            // earlier lock.
+            // The other transaction holds the read lock, so this transaction cannot become the writer. A refusal does
+            // not release any earlier lock.
             let conflict = refused(AbortReason::LockRefused);
             assert_eq!(lock(&nodes, 0, &mut a, &[(owner, 1, Write)]).1, conflict);
             b.release(&nodes[last], None);
@@ -159,7 +159,8 @@ fn a_second_request_keeps_the_lock_and_an_only_reader_becomes_the_writer() {
     }
 }
 
-/// Requests the first 20 records of an owner in one message. The owner grants all of these records' locks or none.
+/// Tests that the owner grants all locks of a message or none. The message requests the first 20 records of the
+/// owner.
 #[test]
 fn a_message_is_granted_as_a_whole_or_not_at_all() {
     let nodes = nodes(3, Transport::Rpc);
@@ -214,7 +215,7 @@ fn a_request_to_the_wrong_node_is_redirected_to_the_owner() {
         let nodes = nodes(3, transport);
         let membership = &nodes[0].database().membership;
         let (_, shard) = name(&nodes, 1, 7);
-        // All nodes know the first map. The map then changes without node 0's knowledge.
+        // All nodes know the first shard map. Then the shard map changes without node 0's knowledge.
         nodes.iter().for_each(Context::serve);
         let open = membership.shard(shard).unwrap();
         let ids = [1, 2].map(|at: usize| nodes[at].node.id);
@@ -274,7 +275,7 @@ fn grants_of_a_dead_node_stay_until_its_recovery() {
     calm(others);
     let held = |at: usize| others[at].node_services().locks.held();
     assert_eq!((held(0), held(1)), (1, 1), "what it may have written is guarded by them");
-    // The dead incarnation is granted no further locks.
+    // The dead incarnation gets no further locks.
     let services = others[0].node_services();
     let ask = crate::services::lock::message::Ask {
         name: LockName::row(1, 50),
@@ -319,7 +320,7 @@ fn a_transaction_with_grants_of_a_lost_node_is_refused_or_awaited() {
     assert!(nodes[0].thread_services().is_idle());
 }
 
-/// Two readers that both want to write refuse one another. If both read first at every try, they would refuse one
+/// Two readers that both intend to write refuse one another. If both read first at every try, they would refuse one
 /// another for ever.
 #[test]
 fn a_reader_that_could_not_write_asks_for_the_writers_lock_at_once_the_next_time() {
@@ -357,7 +358,7 @@ fn a_reader_that_could_not_write_asks_for_the_writers_lock_at_once_the_next_time
     }
 }
 
-/// Sends messages as from a broken peer, or with words that were damaged on their way.
+/// Sends messages as a broken peer would send them, or messages whose words were damaged on their way.
 #[test]
 fn damaged_messages_do_nothing_and_are_counted() {
     let nodes = nodes(2, Transport::Rpc);
@@ -375,12 +376,13 @@ fn damaged_messages_do_nothing_and_are_counted() {
     };
     let no_life = (id.word() & !(0xfff << 40)).to_le_bytes();
     let cases = [
-        // A shard that does not exist: the first number beyond the last shard, and the greatest number.
+        // The message names a shard that does not exist: the first number beyond the last shard, and the greatest
+        // number.
         (LOCK, with(&lock, 28, &[0, 16])),
         (LOCK, with(&lock, 28, &[0xff, 0xff])),
         (TRANSFER, with(&transfer, 8, &[0, 16])),
-        // An unknown mode and kind, names that no transaction has, timestamps beyond the last valid timestamp, and
-        // messages that are cut short.
+        // These messages contain an unknown mode or kind, a name that no transaction has, or a timestamp beyond the
+        // last valid timestamp. Other messages are cut short.
         (LOCK, with(&lock, 32, &[2])),
         (LOCK, with(&lock, 33, &[3])),
         (LOCK, with(&lock, 0, &no_life)),

@@ -1,5 +1,5 @@
-//! A thread's work for other nodes: it answers calls, continues work that outlives its transactions, and handles
-//! deaths of other nodes.
+//! A thread's work for other nodes: the thread answers calls, continues work that outlives its transactions, and
+//! handles deaths of other nodes.
 //!
 //! Invariant: a thread that waits for a lock also serves requests. So two nodes that wait for each other make
 //! progress.
@@ -17,19 +17,19 @@ use tarn_store::placement::shard_map::{ShardId, ShardState};
 const DATAGRAMS_A_POLL: usize = 64;
 
 impl Context {
-    /// The services of the thread's node.
+    /// Returns the services of the thread's node.
     ///
     /// # Panics
-    /// If the protocol needs no services, or the driver created none. Either would be a bug of the caller.
+    /// If the protocol needs no services, or the driver created none. Both would be bugs of the caller.
     #[inline]
     pub fn node_services(&self) -> &NodeServices {
         self.node.services.as_ref().expect("a node of a protocol with locks has services")
     }
 
-    /// The thread's own state for locks.
+    /// Returns the thread's own state for locks.
     ///
     /// # Panics
-    /// Under the same conditions as [`Context::node_services`].
+    /// Panics under the same conditions as [`Context::node_services`].
     #[inline]
     pub fn thread_services(&self) -> &ThreadServices {
         self.services.as_ref().expect("a node of a protocol with locks has services")
@@ -41,19 +41,19 @@ impl Context {
         self.services.is_some()
     }
 
-    /// Whether the thread has requests to [`Context::serve`] while other threads run.
+    /// Whether the thread must call [`Context::serve`] while other threads run, because requests may arrive for it.
     pub fn answers(&self) -> bool {
         self.has_services() || self.readers.as_ref().is_some_and(|its| its.has_messages())
     }
 
-    /// The thread's RPC endpoint. The endpoint is created at its first use, since it receives all datagrams of the
-    /// thread's port.
+    /// The thread's RPC endpoint. The first use creates the endpoint, because the endpoint receives all datagrams of
+    /// the thread's port.
     pub fn rpc(&self) -> &Rpc {
         let services = self.thread_services();
         services.rpc.get_or_init(|| Rpc::new(self.port.clone(), services.node.options().rpc))
     }
 
-    /// The peer from which to request another node's locks, in an ordered session.
+    /// The peer from which the thread requests another node's locks, in an ordered session.
     pub(crate) fn lock_peer(&self, owner: NodeId) -> (&Rpc, Called) {
         let (services, rpc) = (self.thread_services(), self.rpc());
         let thread = services.thread % services.node.options().threads;
@@ -97,14 +97,14 @@ impl Context {
         Err(self.explain(Explanation::usage("shards", "without owners", allowed)))
     }
 
-    /// Counts a new coordinator of the thread.
+    /// Counts a new coordinator of this thread.
     pub(crate) fn coordinator_comes(&self) {
         if let Some(services) = &self.services {
             services.coordinators.set(services.coordinators.get() + 1);
         }
     }
 
-    /// Counts that a coordinator of the thread has ended.
+    /// Removes an ended coordinator from the count of this thread's coordinators.
     pub(crate) fn coordinator_goes(&self) {
         if let Some(services) = &self.services {
             services.coordinators.set(services.coordinators.get() - 1);
@@ -117,7 +117,8 @@ impl Context {
     }
 }
 
-/// Waits until no work of this thread outlives its transaction, so that all locks are released.
+/// Waits until this thread has no work that outlives its transaction. When the function returns, all locks of the
+/// thread are released.
 pub async fn settle(cx: &Context) {
     while cx.has_services() && cx.advance_closing() > 0 {
         cx.serve();
@@ -127,7 +128,7 @@ pub async fn settle(cx: &Context) {
 }
 
 /// Settles transactions whose last writes ended in an error, and other transactions that no other coroutine of the
-/// thread would settle. A transaction that cannot be settled yet is tried again at the next call.
+/// thread would settle. If a transaction cannot be settled yet, the next call of this function tries again.
 async fn settle_closed(cx: &Context) {
     if cx.has_left_doubts() && cx.database().membership.is_member(cx.node.id) {
         let _ = cx.settle_left().await;
@@ -136,7 +137,7 @@ async fn settle_closed(cx: &Context) {
 
 /// A thread's service: one coroutine of each thread runs this function beside the thread's coordinators. The function
 /// ends under three conditions. First, `stop` says that the thread begins no transaction any more. Second, all locks
-/// of the thread are released. Third, no member has a running thread that may still request locks from this thread.
+/// of the thread are released. Third, no other running thread of a member may still request locks from this thread.
 pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
     let Some(services) = &cx.services else { return answer(cx, stop).await };
     services.node.start_running(services.thread);
@@ -152,12 +153,12 @@ pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
         cx.serve();
         cx.port.yield_now().await;
     }
-    // Serve the requests of the last messages.
+    // The service answers the requests of the last messages.
     cx.serve();
 }
 
-/// The service of a thread that has no state for locks but still receives questions. A thread that asks a question
-/// after this function has ended waits as long as it would have waited without this service.
+/// The service of a thread that has no state for locks but still receives questions. After this function has ended,
+/// no answer comes. An asking thread then waits as long as it would have waited without this service.
 async fn answer(cx: &Context, stop: impl Fn() -> bool) {
     while cx.answers() && !stop() {
         cx.serve();
@@ -166,12 +167,12 @@ async fn answer(cx: &Context, stop: impl Fn() -> bool) {
 }
 
 /// Distributes all shards among `owners`, in turn, before any of the owners' transactions runs. The function
-/// distributes the shards that never had an owner. It also distributes the shards of members that run no transaction
-/// any more (a driver's earlier phase). Recovery distributes the shards of dead incarnations. The function does
-/// nothing if no protocol needs shards.
+/// distributes the shards that never had an owner. The function also distributes the shards of members that run no
+/// transaction any more (for example, after a driver's earlier phase). Recovery distributes the shards of dead
+/// incarnations. If no protocol needs shards, the function does nothing.
 ///
 /// # Panics
-/// If `owners` is empty, or another node changes the map meanwhile. Either would be a bug of the caller.
+/// If `owners` is empty, or another node changes the map meanwhile. Both would be bugs of the caller.
 pub fn share_out(database: &Database, owners: &[NodeId]) {
     if database.directory.members().is_empty() {
         return;

@@ -1,10 +1,11 @@
-//! Reports accesses to locks to the explorer of every order: which part of which compute node's state was read, the
-//! value that was read, and whether the part was changed.
+//! Reports accesses to locks to the explorer of every order. A report names the part of a compute node's state that
+//! was read, the value that was read, and whether the part was changed.
 //!
 //! Invariant: this code reports only under [`Transport::Direct`], where nodes access each other's memory in one step.
-//! There every read of state that coroutines of several nodes share is reported, with all that the reading coroutine
-//! learns from it. Every change is reported too. The parts are: each lock by itself, the grants to each node's
-//! transactions, the greatest timestamp seen, the view of the shards. (docs/design/0018-explorer-beside-memory.md)
+//! Under this transport, coroutines of several nodes share state. Every read of this state is reported, with all
+//! information that the reading coroutine gets from it. Every change of this state is reported too. The parts are:
+//! each lock by itself, the grants to each node's transactions, the greatest timestamp seen, the view of the shards.
+//! (docs/design/0018-explorer-beside-memory.md)
 
 use crate::services::lock::message::{Ask, LockReply, Verdict};
 use crate::services::lock::name::LockName;
@@ -21,7 +22,7 @@ use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 use tarn_store::schema::TableId;
 
 impl Context {
-    /// Whether accesses are reported to the explorer.
+    /// Whether this node reports its accesses to the explorer.
     #[inline]
     fn is_watched(&self) -> bool {
         let services = self.node.services.as_deref();
@@ -60,7 +61,7 @@ impl Context {
         entry
     }
 
-    /// The present stamp of a lock, if the lock's shard belongs to this node.
+    /// The present stamp of a lock; `None` if the lock's shard does not belong to this node.
     pub(crate) fn stamp_of(&self, name: LockName, shard: ShardId) -> Option<(Whose, Stamp)> {
         let services = self.node_services();
         let epoch = match services.transport() {
@@ -78,8 +79,8 @@ impl Context {
         Some((whose, Stamp { grants, epoch }))
     }
 
-    /// The stamp to take before a version table is read without a lock. `None` if a transaction holds the record's
-    /// lock for writing.
+    /// The stamp to take before a version table is read without a lock. `None` if a transaction holds the write lock
+    /// of the record.
     pub(crate) fn stamp_unwritten(&self, (whose, now): (Whose, Stamp)) -> Option<Stamp> {
         let services = self.node_services();
         let grants = services.locks.unwritten(whose.hash);
@@ -90,7 +91,7 @@ impl Context {
         Some(Stamp { grants: grants?, ..now })
     }
 
-    /// Reads the version table that the node has cached with this stamp: see [`VersionCache::get`].
+    /// Reads the version table that the node has cached with this stamp. See [`VersionCache::get`].
     ///
     /// [`VersionCache::get`]: crate::services::lock::versions::VersionCache::get
     pub(crate) fn remembered(&self, whose: Whose, at: Stamp, into: &mut [u64]) -> Option<Address> {
@@ -107,7 +108,7 @@ impl Context {
         found
     }
 
-    /// Stores a version table in the node's cache: see [`VersionCache::put`].
+    /// Stores a version table in the node's cache. See [`VersionCache::put`].
     ///
     /// [`VersionCache::put`]: crate::services::lock::versions::VersionCache::put
     pub(crate) fn remember(&self, whose: Whose, at: Stamp, address: Address, slot: &[u64]) {
@@ -115,7 +116,8 @@ impl Context {
         self.node_services().versions.put(whose, at, address, slot);
     }
 
-    /// Runs `act`, which stores version tables in the cache, if no write lock was granted since `before`.
+    /// Runs `act`, which stores version tables in the cache, if the node granted no write lock after the stamp
+    /// `before`.
     pub(crate) fn keep_versions(&self, (whose, before): (Whose, Stamp), act: impl FnOnce()) {
         self.node_services().locks.keep(whose.hash, before.grants, act);
     }
@@ -131,8 +133,8 @@ impl Context {
             && self.stamp_of(LockName::row(table.0, key), of.shard_of(key)).is_some()
     }
 
-    /// Caches a record's version table from a database in which no transaction runs, for a run that begins in the
-    /// middle. `slot` holds the used words of the table's slot.
+    /// Caches a record's version table from a database in which no transaction runs, for a run that starts in the
+    /// middle. `slot` contains the used words of the table's slot.
     pub fn remember_at_rest(&self, table: TableId, key: u64, address: Address, slot: &[u64]) {
         if self.may_remember(table, key) {
             let name = LockName::row(table.0, key);
@@ -144,7 +146,7 @@ impl Context {
         }
     }
 
-    /// Restamps a cached version table after the holder of a write lock releases the lock without a change.
+    /// Gives a cached version table a new stamp after the holder of a write lock releases the lock without a change.
     pub(crate) fn versions_unchanged(&self, whose: Whose, now: Stamp) {
         self.changes_bucket(whose);
         self.node_services().versions.restamp(whose, now.before_grant(), now);
@@ -156,7 +158,7 @@ impl Context {
         }
     }
 
-    /// Updates the node's view of the shards from the record.
+    /// Updates the node's view of the shards from the shard map of record.
     pub(crate) fn refresh_view(&self) {
         let services = self.node_services();
         let has_changed = services.shards.refresh(&*services.membership);
@@ -166,7 +168,7 @@ impl Context {
     }
 
     /// Updates the node's view of these shards only. The caller knows that the other shards are empty, and starts
-    /// anew too often to read all shards.
+    /// again too often to read all shards.
     pub fn reread_shards(&self, shards: &[ShardId]) {
         let services = self.node_services();
         let view = |shard: &ShardId| services.shards.entry(*shard);
@@ -179,7 +181,7 @@ impl Context {
         }
     }
 
-    /// Reports that the node has granted a lock to one of its own coroutines, or refused it.
+    /// Reports that the node has granted a lock to one of its own coroutines, or refused the lock.
     #[cold]
     pub(super) fn saw_own(&self, name: LockName, granted: bool) {
         self.port.looked_at(lock(self.node.id, name), u64::from(granted), granted);
@@ -191,7 +193,7 @@ impl Context {
         names.for_each(|name| self.port.looked_at(lock(self.node.id, name), 0, true));
     }
 
-    /// Requests locks from another node, in one step. Returns no reply if that node is no member.
+    /// Requests locks from another node, in one step. Returns no reply if the other node is not a member.
     pub(super) fn lock_directly(
         &self,
         owner: NodeId,

@@ -1,8 +1,8 @@
 //! The counts that compute nodes of this process keep of their transactions' delays and readers, and the changes of
 //! lease lengths that managers based on these counts.
 //!
-//! Invariant: the desk records reports and decides nothing. The desk keeps the counts of a node's incarnation as long
-//! as any object of that incarnation exists.
+//! Invariant: the desk only stores reports and makes no decision. The desk keeps the counts of a node's incarnation
+//! as long as any object of that incarnation exists.
 
 use super::readers::NodeReaders;
 use crate::cluster::lease::{Delays, ThreadDelays};
@@ -11,22 +11,22 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 
-/// The number of changes that are kept in full; further changes are only counted.
+/// The number of changes of the lease length that are kept in full; further changes are only counted.
 pub const CHANGES_KEPT: usize = 64;
 
-/// The counts of the threads of one node's incarnation. The counts of threads that have ended are kept as one sum.
+/// The delays that the threads of one node's incarnation count. Only the sum is kept for threads that have ended.
 #[derive(Default, Debug)]
 pub struct NodeDelays(Mutex<Counted>);
 
 #[derive(Default, Debug)]
 struct Counted {
     threads: Vec<Arc<ThreadDelays>>,
-    /// The sum of the delays over threads that are known to have ended.
+    /// The sum of the delays of threads that have ended.
     gone: Delays,
 }
 
 impl NodeDelays {
-    /// Creates new counts for one more thread.
+    /// Creates new counts of delays for one more thread.
     pub(crate) fn thread(&self) -> Arc<ThreadDelays> {
         let thread = Arc::<ThreadDelays>::default();
         let Counted { threads, gone } = &mut *self.counted();
@@ -41,7 +41,7 @@ impl NodeDelays {
         thread
     }
 
-    /// The sum of the delays over all threads of the incarnation so far.
+    /// The sum of the delays of all threads of the incarnation so far.
     pub fn snapshot(&self) -> Delays {
         let counted = self.counted();
         let mut all = counted.gone.clone();
@@ -57,16 +57,16 @@ impl NodeDelays {
 /// A completed change of the lease length that the lease manager requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Adjustment {
-    /// When the manager requested the change, by the manager's clock.
+    /// The time at which the manager requested the change, by the manager's clock.
     pub asked: Nanos,
     /// The lease length before the change, in nanoseconds.
     pub from_ns: u32,
     /// The lease length after the change, in nanoseconds.
     pub to_ns: u32,
-    /// The time from the request until all nodes that must acknowledge the second lease word had done so, by the
-    /// manager's clock.
+    /// The time from the request until all nodes that must acknowledge the second lease word had acknowledged it, by
+    /// the manager's clock.
     pub took: Nanos,
-    /// The number of read-only transactions on which the decision was based.
+    /// The number of read-only transactions on which the manager based its decision.
     pub reads: u64,
     /// The number of those read-only transactions that ended within their leases.
     pub in_lease: u64,
@@ -75,19 +75,19 @@ pub struct Adjustment {
 /// The actions of all lease managers so far.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Adjustments {
-    /// How often a manager has read the counts.
+    /// The number of times that a manager has read the counts.
     pub looks: u64,
-    /// The number of completed changes.
+    /// The number of completed changes of the lease length.
     pub count: u64,
-    /// The first [`CHANGES_KEPT`] completed changes.
+    /// The first [`CHANGES_KEPT`] completed changes of the lease length.
     pub first: Vec<Adjustment>,
-    /// The longest time that one change took, in nanoseconds.
+    /// The longest time that one change of the lease length took, in nanoseconds.
     pub longest_ns: u64,
-    /// The members that a manager expelled for their clocks, in order.
+    /// The members that a manager expelled because their clocks drifted too far, in order.
     pub clocks: Vec<NodeId>,
 }
 
-/// The counts of all incarnations; see the module's text.
+/// The counts that all incarnations keep; see the module's text.
 #[derive(Default, Debug)]
 pub struct LeaseDesk {
     nodes: Mutex<BTreeMap<NodeId, Weak<NodeDelays>>>,
@@ -112,8 +112,8 @@ impl LeaseDesk {
         nodes.insert(readers.id, Arc::downgrade(readers));
     }
 
-    /// The readers that a node's incarnation in this process counts. `None` if the incarnation counts no readers, or
-    /// has ended.
+    /// The counts of readers that a node's incarnation in this process keeps. `None` if the incarnation counts no
+    /// readers, or has ended.
     pub fn readers(&self, node: NodeId) -> Option<Arc<NodeReaders>> {
         self.readers.lock().expect("no panic under this lock").get(&node)?.upgrade()
     }
@@ -125,7 +125,8 @@ impl LeaseDesk {
         Some(delays.snapshot())
     }
 
-    /// Adds the delays of an incarnation to the sum of ended ones. No object of that incarnation exists any more.
+    /// Adds the delays of an incarnation to the sum of ended incarnations. No object of that incarnation exists any
+    /// more.
     pub(crate) fn leave(&self, delays: &NodeDelays) {
         self.gone.lock().expect("no panic under this lock").add(&delays.snapshot());
     }
@@ -166,7 +167,7 @@ impl LeaseDesk {
 mod tests {
     use super::*;
 
-    /// Creates ten thousand threads, of which at most two exist at any time.
+    /// Tests ten thousand threads, of which at most two exist at any time.
     #[test]
     fn ended_threads_leave_only_the_sum_of_their_delays() {
         let node = NodeDelays::default();

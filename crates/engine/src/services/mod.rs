@@ -1,10 +1,10 @@
 //! The services that a compute node offers to other nodes, besides running transactions: its locks, and its view of
 //! the shards.
 //!
-//! Invariants: services exist only under a protocol that needs them. Under any other protocol, each use costs one
-//! test for null. [`NodeServices`] holds the state that the threads of a node share, and
-//! [`crate::site::thread_services::ThreadServices`] holds the state of one thread. When a node's incarnation has
-//! ended, no other node relies on its services. Before a node sends it a request, it checks that the receiver is a
+//! Invariants: a node has services only under a protocol that needs them. Under any other protocol, each use costs
+//! one test for null. [`NodeServices`] contains the state that the threads of a node share.
+//! [`crate::site::thread_services::ThreadServices`] contains the state of one thread. When a node's incarnation has
+//! ended, no other node relies on its services. Before a node sends a request, it checks that the receiver is a
 //! member.
 
 pub mod lease_desk;
@@ -36,12 +36,12 @@ use tarn_store::placement::shard_map::{Serving, ShardEntry, ShardId, ShardMap};
 /// The nodes that inherit the shards of an ended incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inheritance {
-    /// The members that own some shards inherit the shards in turn.
+    /// The members that own shards inherit the shards of the ended incarnation, in turn.
     Survivors,
-    /// The next incarnation of the same slot inherits them, if it is a member within this time after the recovery.
-    /// Otherwise the survivors inherit the shards.
+    /// The next incarnation of the same slot inherits the shards, if it is a member within this time after the
+    /// recovery. Otherwise the survivors inherit the shards.
     NextLife {
-        /// How long a node that hands out the shards waits for the next incarnation, by its own clock.
+        /// How long a node that distributes the shards waits for the next incarnation, by its own clock.
         within: Nanos,
     },
 }
@@ -50,8 +50,8 @@ pub enum Inheritance {
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
-    /// The receiver of a shard serves as soon as the message arrives, without reading the map. The message comes
-    /// twice (L11).
+    /// The receiver of a shard grants locks as soon as the message arrives, without reading the map. The message
+    /// comes twice (L11).
     TransferDecides,
     /// A move aborts the holders of the shard's locks by force. The move waits for no holder, and drops the holders'
     /// grants (L17).
@@ -61,14 +61,14 @@ pub enum Planted {
 /// How a node requests locks from other nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// The database has one compute node, which owns all locks of all shards.
+    /// The database has one compute node, which grants all locks of all shards.
     Own,
-    /// The node sends messages.
+    /// The node sends messages to request locks.
     Rpc,
-    /// The node calls the other node's services directly, where all nodes are in one process.
+    /// The node calls the other node's services directly. This transport requires all nodes to be in one process.
     Near,
-    /// The node reads and changes the other node's memory in one step. The explorer uses this transport: all its
-    /// nodes are in one process, and each message would add one more choice.
+    /// The node reads and changes the other node's memory in one step. The explorer uses this transport, because all
+    /// its nodes are in one process, and each message would add one more choice to explore.
     Direct,
 }
 
@@ -89,20 +89,20 @@ pub struct ServiceOptions {
     pub lock_table_bytes: u64,
     /// The number of counters for readers, under explicit leases: a power of two.
     pub reader_places: usize,
-    /// The number of version tables of its own shards that the node caches; 0 means none.
+    /// The number of version tables of its own shards that the node caches. 0 means that it caches none.
     pub version_cache_entries: usize,
     /// How the node requests locks from other nodes.
     pub transport: Transport,
     /// The options of the node's messages.
     pub rpc: RpcConfig,
-    /// The nodes that get the node's shards after its death.
+    /// The nodes that inherit the node's shards after its death.
     pub inheritance: Inheritance,
     /// Whether the node counts lock requests by shard, for code that moves shards by load.
     pub counts_load: bool,
-    /// Breaks the lock table's invariant. Tests plant this bug to prove that they detect it.
+    /// A bug that breaks the lock table's invariant. Tests plant this bug to prove that they detect it.
     #[doc(hidden)]
     pub planted_bits: Option<Bits>,
-    /// Breaks moves of shards. Tests plant this bug to prove that they detect it.
+    /// A bug that breaks moves of shards. Tests plant this bug to prove that they detect it.
     #[doc(hidden)]
     pub planted_move: Option<Planted>,
 }
@@ -131,7 +131,8 @@ impl ServiceOptions {
         ServiceOptions { transport, ..more }
     }
 
-    /// Options for small nodes in one process that access each other's memory. There may be many such nodes.
+    /// Options for small nodes in one process that access each other's memory. A database may have many such small
+    /// nodes.
     pub fn direct(threads: u16) -> ServiceOptions {
         let (transport, lock_table_bytes) = (Transport::Direct, 1 << 14);
         let (version_cache_entries, reader_places) = (64, 1 << 8);
@@ -142,31 +143,31 @@ impl ServiceOptions {
     }
 }
 
-/// A function that is called in the same step as each write grant: see [`LockTable::acquire`].
+/// A function that the node calls in the same step as each write grant: see [`LockTable::acquire`].
 pub type WriteHook = Box<dyn Fn(LockName) + Send + Sync>;
 
-/// The threads of a node that have declared that they rely on no locks granted by a dead node.
+/// The threads of a node that have declared that they rely on no locks of a dead node.
 #[derive(Default, Debug)]
 struct Lost {
-    /// For each dead node, one bit for each thread that has made this declaration.
+    /// For each dead node, one bit for each thread that relies on none of its locks.
     acked: BTreeMap<NodeId, u64>,
-    /// The threads that exist, one bit each.
+    /// The threads that exist, one bit for each thread.
     present: u64,
 }
 
-/// A compute node's services; see the module's text. The structure has cache lines of its own. So the reference
-/// counts next to it, which other nodes change, do not slow this node's threads.
+/// A compute node's services; see the module's text. The structure has cache lines of its own. The reference counts
+/// next to it change often, because other nodes change them. These changes therefore do not slow this node's threads.
 #[repr(align(128))]
 pub struct NodeServices {
-    /// The node.
+    /// The compute node to which the services belong.
     pub id: NodeId,
-    /// The node's locks.
+    /// The node's lock table.
     pub locks: LockTable,
     /// The node's cache of version tables.
     pub versions: VersionCache,
     /// The node's view of the shard map.
     pub shards: ShardMap,
-    /// The part of that view of the shard map about shards whose locks the node itself grants.
+    /// The part of the node's shard view that covers the shards whose locks the node itself grants.
     pub(crate) serving: Serving,
     pub(crate) membership: Arc<dyn Membership>,
     pub(crate) seen: Arc<LastSeen>,
@@ -178,7 +179,7 @@ pub struct NodeServices {
     looked_after: AtomicU64,
     pub(crate) drains: Drains,
     load: Option<Load>,
-    /// The threads whose service is running, one bit each.
+    /// The threads whose service is running, one bit for each thread.
     running: AtomicU64,
     on_write: OnceLock<WriteHook>,
 }
@@ -243,21 +244,21 @@ impl NodeServices {
         self.load.as_ref()
     }
 
-    /// Requests a report from each thread after its present transactions have released all locks. Returns the number
-    /// of the request.
+    /// Requests a report from each thread. A thread reports after its present transactions have released all locks.
+    /// Returns the number of the request.
     pub(crate) fn want_drain(&self) -> u64 {
         self.drains.want()
     }
 
     /// Whether a closed shard is drained, which needs two conditions. First, the node's own transactions that held
-    /// any lock at the request have ended. Second, no other node's transaction holds a lock of the shard.
+    /// any lock at the time of the request have ended. Second, no other node's transaction holds a lock of the shard.
     pub(crate) fn is_drained(&self, drain: u64, shard: ShardId) -> bool {
         self.drains.is_done(drain, self.lost().present) && self.granted_of(shard).is_empty()
     }
 
     /// Drops the grants of recovered incarnations. This function runs in the thread of another node that requests
-    /// locks without a message. The node's own threads drop these grants too while they serve, but they may sleep, or
-    /// the node may have no thread.
+    /// locks without a message. The node's own threads also drop these grants while they serve. But they may sleep,
+    /// or the node may have no thread.
     #[inline]
     pub(crate) fn look_after_by_asker(&self) {
         let view = self.membership.view();
@@ -279,11 +280,11 @@ impl NodeServices {
         self.all_grants().for_each(|mut grants| grants.planted_drop(&self.locks, shard));
     }
 
-    /// Sets the hook that is called for every write grant while the bucket's bit is held. Call this function once,
-    /// before any transaction runs.
+    /// Sets the hook that the node calls for every write grant while the bucket's bit is held. The caller calls this
+    /// function once, before any transaction runs.
     ///
     /// # Panics
-    /// If a hook is set already. That would be a bug of this crate.
+    /// If a hook is set already. A second hook would be a bug of this crate.
     pub fn tell_of_writes(&self, hook: WriteHook) {
         assert!(self.on_write.set(hook).is_ok(), "a node has one hook");
     }
@@ -296,7 +297,7 @@ impl NodeServices {
         }
     }
 
-    /// The node's view of a shard. The function reads the shard's record if the node has no view of the shard yet.
+    /// The node's view of a shard. If the node has no view of the shard yet, the function reads the shard's record.
     #[inline]
     pub(crate) fn entry_of(&self, shard: ShardId) -> Option<ShardEntry> {
         match self.shards.entry(shard) {
@@ -305,7 +306,7 @@ impl NodeServices {
         }
     }
 
-    /// The grants to transactions with the thread number of `txn`, on any node.
+    /// The grants to transactions of any node whose thread number is that of `txn`.
     pub(crate) fn grants_of(&self, txn: TxnId) -> MutexGuard<'_, Grants> {
         let thread = usize::from(txn.thread()) % self.grants.len();
         self.grants[thread].lock().expect("no panic under this lock")
@@ -349,7 +350,7 @@ impl NodeServices {
         self.stop_running(thread);
         let mut lost = self.lost();
         lost.present &= !(1 << thread);
-        // The thread that ends may be the only one for which the membership service still waited.
+        // The thread that ends may be the last thread for which the membership service still waited.
         let present = lost.present;
         let all = lost.acked.iter().filter(|(_, acked)| present & !**acked == 0);
         all.for_each(|(dead, _)| self.membership.ack_lost(*dead, self.id));
@@ -359,8 +360,8 @@ impl NodeServices {
         self.lost.lock().expect("no panic under this lock")
     }
 
-    /// Records that `thread` relies on no lock that `dead` granted, now or later. After all threads have declared
-    /// this, the node tells the membership service.
+    /// Records that `thread` relies on no lock that `dead` granted, now or later. After all threads of the node have
+    /// called this function, the node tells the membership service.
     pub(crate) fn ack_lost(&self, dead: NodeId, thread: u16) {
         let mut lost = self.lost();
         let acked = lost.acked.entry(dead).or_default();

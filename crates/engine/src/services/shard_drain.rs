@@ -1,11 +1,11 @@
 //! Detects when a node's own transactions have released all locks that they held at some moment.
 //!
 //! Invariants: a transaction that locks anything at its own node is counted in its thread's current period. The count
-//! lasts from before its first lock until after its last release. A thread ends its period when it is requested to.
-//! The thread ends the period between two polls of its coroutines, so never between a read of the map and the lock
-//! that follows. A thread reports that it is drained when all transactions of its earlier periods have ended. So a
-//! node that first closes a shard and then sends the request waits for all transactions that may have seen the shard
-//! open. This mechanism makes no lock more expensive.
+//! lasts from before its first lock until after its last release. A thread ends its period when a drain is requested.
+//! The thread ends the period between two polls of its coroutines. So it never does so between a read of the map and
+//! the lock that follows. A thread reports that it is drained when all transactions of its earlier periods have
+//! ended. So a node first closes a shard and then requests the drain. The node then waits for all transactions that
+//! may have seen the shard open. This mechanism makes no lock more expensive.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,14 +30,14 @@ impl Drains {
         self.wanted.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Whether these threads, one bit each, have answered the request.
+    /// Whether these threads (one bit for each thread) have answered the request.
     pub(crate) fn is_done(&self, wanted: u64, threads: u64) -> bool {
         let of = |thread: usize| self.done[thread].load(Ordering::Acquire) >= wanted;
         (0..THREADS_MAX).filter(|thread| threads >> thread & 1 == 1).all(of)
     }
 }
 
-/// The period of its thread in which a transaction began to lock.
+/// The period of its thread in which a transaction took its first lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Period(u8);
 
@@ -45,9 +45,9 @@ pub(crate) struct Period(u8);
 #[derive(Default)]
 pub(crate) struct Periods {
     current: Cell<u8>,
-    /// The number of transactions that hold locks, for each period.
+    /// For each of the two periods, the number of transactions that hold locks.
     holding: [Cell<u32>; 2],
-    /// The request on which the thread is working.
+    /// The request to drain on which the thread is working.
     draining: Cell<Option<u64>>,
     answered: Cell<u64>,
 }
@@ -70,7 +70,7 @@ impl Periods {
         holding.set(holding.get() - 1);
     }
 
-    /// Works on the latest request. `thread` is the thread's number in its node.
+    /// Continues the thread's work on the latest request to drain. `thread` is the thread's number in its node.
     #[inline]
     pub(crate) fn advance(&self, drains: &Drains, thread: u16) {
         let wanted = drains.wanted.load(Ordering::Acquire);
@@ -82,7 +82,7 @@ impl Periods {
     #[cold]
     fn drain(&self, drains: &Drains, thread: u16, wanted: u64) {
         let draining = self.draining.get().unwrap_or_else(|| {
-            // The previous period has no transactions, because the thread has drained it.
+            // The previous period has no transactions any more, because the thread has drained it.
             self.current.set(1 - self.current.get());
             wanted
         });
@@ -121,7 +121,7 @@ mod tests {
     }
 
     proptest! {
-        /// Checks that no answer comes too early, and that each answer comes in the end.
+        /// Checks that no answer to a request to drain comes too early, and that each answer finally comes.
         #[test]
         fn a_drain_ends_when_all_earlier_transactions_have_ended(steps in steps()) {
             let (drains, periods) = (Drains::default(), Periods::default());

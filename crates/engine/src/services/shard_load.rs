@@ -1,8 +1,8 @@
 //! The number of lock requests to a node, and the latency of its transactions: the figures that resharding uses.
 //!
-//! Invariant: no node may conclude from these figures that it is allowed to do something. Threads increment the
-//! counts without an atomic addition. If two threads increment one count at the same moment, one increment may be
-//! lost. The ranking of shards tolerates this loss.
+//! Invariant: these figures never give a node permission to do something. Threads increment the counts without an
+//! atomic addition. If two threads increment one count at the same moment, one increment may be lost. The ranking of
+//! shards tolerates this loss.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tarn_fabric::clock::Nanos;
@@ -64,9 +64,9 @@ impl Load {
 pub struct Recent {
     asked: Box<[u32]>,
     totals: (u64, u64),
-    /// The number of transactions that had begun at the previous sample, and the time of that sample.
+    /// The number of transactions that had begun at the previous sample, and the time of the previous sample.
     begun: (u64, Nanos),
-    /// For how long no transaction has ended although some were running.
+    /// How long the node has had running transactions without any of them ending, in nanoseconds.
     stuck_ns: u64,
 }
 
@@ -79,8 +79,8 @@ impl Default for Recent {
 
 impl Recent {
     /// The average latency in nanoseconds of the transactions that have ended since the previous sample. If no
-    /// transaction has ended, the function returns the time for which transactions have run without an end; 0 if no
-    /// transaction ran. So a node on which no transaction ends does not seem fast. The function calls `each` for
+    /// transaction has ended, the function returns how long transactions have run without an end. If no transaction
+    /// ran, it returns 0. So a node on which no transaction ends does not seem fast. The function calls `each` for
     /// every shard with lock requests since the previous sample, with the number of these requests.
     pub fn look(&mut self, load: &Load, now: Nanos, mut each: impl FnMut(ShardId, u32)) -> u64 {
         for ((shard, now), before) in ShardId::all().zip(&load.asked).zip(&mut self.asked) {
@@ -98,7 +98,8 @@ impl Recent {
             self.stuck_ns = 0;
             return average;
         }
-        // Compare with the number of transactions that had begun at the previous sample.
+        // The number of ended transactions is compared with the number of transactions that had begun at the previous
+        // sample.
         match begun_before > transactions {
             true => self.stuck_ns += now.0.saturating_sub(looked.0),
             false => self.stuck_ns = 0,

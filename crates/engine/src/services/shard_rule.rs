@@ -1,20 +1,20 @@
 //! The rule that decides when a node gives a shard away, and to which node.
 //!
-//! Invariant: the rule is a function of published figures, without a clock or randomness. After the rule has moved a
-//! shard, it waits for the same number of intervals as before. So the rule sees the effect of one move before it
-//! decides on the next.
+//! Invariant: the rule depends only on published figures, and uses neither a clock nor randomness. After the rule has
+//! moved a shard, the node must be overloaded for the full number of intervals again. So the rule sees the effect of
+//! one move before it decides on the next move.
 //!
 //! The rule of LOTUS (§4.3): a node gives away the shard with the most recent requests, if its average latency
-//! exceeds the cluster's by more than half for three intervals. The node with the lowest latency gets the shard.
+//! exceeds the cluster's mean by more than half for three intervals. The node with the lowest latency gets the shard.
 
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;
 
-/// The parameters of the rule. The defaults are the paper's.
+/// The parameters of the rule. The defaults are the paper's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// How often nodes publish their figures and apply the rule.
+    /// The interval at which nodes publish their figures and apply the rule.
     pub interval: Nanos,
     /// A node is overloaded if its latency exceeds this many percent of the cluster's mean.
     pub overload_percent: u32,
@@ -36,10 +36,10 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Refuses values that are out of range.
+    /// Refuses parameters that are out of range.
     ///
     /// # Errors
-    /// Names the field, its value and the allowed values.
+    /// The error names the field, its value and the allowed values.
     pub fn validate(&self) -> Result<(), UsageError> {
         let refuse = |field: &str, value: String, allowed: &str| {
             Err(UsageError { field: field.into(), value, allowed: allowed.into() })
@@ -65,8 +65,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Applies the rule after one interval. `latencies` are all nodes' averages in nanoseconds, in any order. Returns
-    /// the node to which `own` should give a shard.
+    /// Applies the rule after one interval. `latencies` are all nodes' average latencies in nanoseconds, in any
+    /// order. If `own` should give a shard away, returns the node that should get it.
     pub fn look(
         &mut self,
         terms: &Terms,
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn a_node_overloaded_for_three_intervals_gives_shards_to_the_fastest() {
         let (mut rule, terms) = (Rule::default(), Terms::default());
-        // In the first case the mean is 200, and 300 does not exceed it by more than half. In the second case the
-        // mean is 201, and 301 does not exceed it by more than half.
+        // In the first case the mean latency is 200, and 300 does not exceed it by more than half. In the second case
+        // the mean latency is 201, and 301 does not exceed it by more than half.
         for ns in [[300, 150, 150], [301, 150, 152]] {
             assert!((0..9).all(|_| rule.look(&terms, node(0), &all(ns)).is_none()), "{ns:?}");
         }

@@ -1,18 +1,19 @@
 //! One try of a transaction.
 //!
-//! Invariant: however a try ends, its thread learns that the try is no longer running. A try whose future is
-//! dropped releases its locks, or leaves its transaction in doubt.
+//! Invariant: however a try ends, its thread records that the try is no longer running. If the future of a try is
+//! dropped, the try releases its locks, or leaves its transaction in doubt.
 
 use super::coordinator::Coordinator;
 use crate::session::misuse::{self, Verdict};
 use crate::session::transaction::Transaction;
 use tarn_store::ids::Failure;
 
-/// One try of a transaction. Dropping an attempt releases its locks.
+/// One try of a transaction. Dropping this value releases the try's locks.
 pub(super) struct Attempt<'c> {
     coordinator: &'c mut Coordinator,
     ended: bool,
-    /// Whether the body's own abort is final: all records that the transaction read existed together at one moment.
+    /// Whether the body's own abort is final. The abort is final if all records that the transaction read existed
+    /// together at one moment.
     is_sound: bool,
 }
 
@@ -47,7 +48,7 @@ impl<'c> Attempt<'c> {
             && txn.failed.is_none()
     }
 
-    /// Commits the fetched records, if the commit does not have to wait.
+    /// Commits the transaction with its fetched records, if the commit does not have to wait.
     #[inline]
     pub(super) fn commit_near(&mut self) -> Option<Result<(), Failure>> {
         if !self.is_fetched() {
@@ -57,7 +58,7 @@ impl<'c> Attempt<'c> {
         protocol.commit_near(cx, txn)
     }
 
-    /// Fetches the records that the body added since the last fetch, and commits.
+    /// Fetches the records that the body added since the last fetch, and commits the transaction.
     pub(super) async fn commit(&mut self) -> Result<(), Failure> {
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
         if txn.fetched < txn.entries.len() || txn.ordered.pending || !txn.notes.is_plain() {
@@ -76,16 +77,16 @@ impl<'c> Attempt<'c> {
         protocol.commit(cx, txn).await
     }
 
-    /// Whether a failure depends on the values that were read. Such a failure must be validated before it is
+    /// Whether a failure depends on the values that the body read. Such a failure must be validated before it is
     /// returned to the caller.
     #[inline]
     pub(super) fn has_to_judge(&self, failure: Failure) -> bool {
         failure.rests_on_reads() && !self.coordinator.txn.in_doubt
     }
 
-    /// Validates a failure that depends on the values that were read. Returns the failure itself, if all records
-    /// existed together at one moment. Otherwise it returns the reason to try again. A single consistent read needs
-    /// no validation.
+    /// Validates a failure that depends on the values that the body read. Returns the failure itself, if all records
+    /// existed together at one moment. Otherwise the function returns the reason to try again. A single consistent
+    /// read needs no validation.
     #[cold]
     pub(super) async fn judge(&mut self, failure: Failure) -> Failure {
         let is_of_one_moment = self.is_committed();
@@ -102,7 +103,8 @@ impl<'c> Attempt<'c> {
         self.ended = true;
         let coordinator = &mut *self.coordinator;
         coordinator.account();
-        // Otherwise the body has returned the failure of another transaction. Then this transaction is rolled back.
+        // Otherwise the body has returned the failure of another transaction. Then the coordinator rolls back this
+        // transaction.
         let is_in_doubt = failure == Some(Failure::CommitUnknown) && coordinator.txn.in_doubt;
         match failure {
             None => {

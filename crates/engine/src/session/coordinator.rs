@@ -1,10 +1,10 @@
-//! A coordinator: runs one transaction at a time, again and again.
+//! A coordinator runs transactions one after another, one at a time.
 //!
 //! Invariant: between transactions a coordinator holds no lock. An aborted try is repeated after a random pause
-//! ([`Retry`]). A transaction whose future is dropped releases its locks immediately. A dropped transaction is in
-//! doubt if its data are on their way or its log entry may be found. A dropped transaction in doubt is resolved
-//! before the coordinator runs the next transaction. If the coordinator is dropped as well, other coordinators of
-//! its thread resolve the transaction. Nothing is logged, not even by a split, before the log area of the
+//! ([`Retry`]). If the future of a transaction is dropped, the transaction releases its locks immediately. A dropped
+//! transaction is in doubt if its data are in flight or its log entry may be found. The coordinator resolves such a
+//! transaction before it runs the next transaction. If the coordinator is dropped as well, other coordinators of its
+//! thread resolve the transaction. A transaction or split writes no log entry before the log area of the
 //! coordinator's number is known to be free.
 
 use crate::cluster::log_area_owners::Known;
@@ -38,7 +38,7 @@ use tarn_store::ids::{AbortReason, Explanation, Failure, Mode, Resolution, TxnId
 #[derive(Clone, Copy)]
 pub(crate) struct Tried {
     pub(crate) tries: u32,
-    /// The start time for the transaction's deadline, if it has a deadline.
+    /// The time from which the transaction's deadline counts, if the transaction has a deadline.
     pub(crate) start: Option<Nanos>,
 }
 
@@ -48,12 +48,12 @@ pub struct Coordinator {
     pub(crate) txn: Txn,
     /// The database's protocol.
     pub(crate) protocol: Arc<AnyProtocol>,
-    /// The records that the coordinator reads without a working set.
+    /// The records that the coordinator reads in one batch without a working set.
     pub(crate) together: BatchRead,
     retry: Retry,
     rng: Rng,
     pub(crate) history: Option<HistorySink>,
-    /// The state of the node's admission gate when the coordinator last checked it.
+    /// The state of the node's admission gate when the coordinator last checked the gate.
     cleared: u64,
     /// Whether the former contents of the coordinator's log area are no longer needed.
     owns_area: bool,
@@ -61,9 +61,9 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// Creates the coordinator whose log area is `number`, unique in the cluster. An earlier coordinator with this
-    /// number may have left a transaction in doubt on any thread of this node. Then the first transaction of the
-    /// new coordinator waits until the transaction in doubt is settled. The first transaction fails with `Usage` if
-    /// the thread of the transaction in doubt no longer exists.
+    /// number may have left a transaction in doubt on any thread of this node. Then the first transaction of the new
+    /// coordinator waits until the transaction in doubt is settled. The first transaction fails with `Usage` if the
+    /// thread of the transaction in doubt no longer exists.
     ///
     /// # Panics
     /// If the catalog has fewer log areas than `number` requires.
@@ -84,8 +84,8 @@ impl Coordinator {
         self.record_history_in(HistorySink::default());
     }
 
-    /// Does the same as [`Coordinator::record_history`], in a sink that outlives the coordinator. The writes of a
-    /// transaction are recorded before any of these writes is sent.
+    /// Does the same as [`Coordinator::record_history`], in a sink that outlives the coordinator. The coordinator
+    /// records the writes of a transaction before it sends any of these writes.
     pub fn record_history_in(&mut self, sink: HistorySink) {
         self.history = Some(sink);
     }
@@ -105,17 +105,18 @@ impl Coordinator {
         &mut self.rng
     }
 
-    /// Runs `body` as one transaction. An aborted try is repeated until the transaction commits, fails, or aborts
-    /// itself.
+    /// Runs `body` as one transaction. The coordinator repeats an aborted try until the transaction commits, fails,
+    /// or aborts itself.
     ///
     /// The records that a body sees before it commits may be inconsistent with each other (opacity is not
-    /// promised). The reason is that some protocols read without locks and validate only at the end. For example,
-    /// two records that every transaction keeps equal may differ for a body that will be run again. So a body must
-    /// end for any values of its records. If the values make no sense, the body should neither loop until they do,
-    /// nor panic, nor report the values. Some failures depend on values that were read: [`Transaction::abort`], any
-    /// other error of the body's own, and refusals by the engine. Failures that depend on values are validated like
-    /// a commit. Such a failure is returned only if all records that were read existed together at one moment. A
-    /// body that needs validated values earlier calls [`Transaction::fetch_validated`].
+    /// guaranteed). The reason is that some protocols read without locks and validate only at the end. For example,
+    /// suppose that every transaction keeps two records equal. A body that will be run again may see them differ. So
+    /// a body must end for any values of its records. If the values make no sense, the body should neither loop until
+    /// they do, nor panic, nor report the values. Some failures depend on values that were read:
+    /// [`Transaction::abort`], any other error of the body's own, and refusals by the engine. The coordinator
+    /// validates such a failure like a commit. The coordinator returns such a failure only if all records that were
+    /// read existed together at one moment. A body that needs validated values earlier calls
+    /// [`Transaction::fetch_validated`].
     ///
     /// # Errors
     /// The body's own abort, `CommitUnknown`, an error of the fabric, a missed deadline, the last abort if
@@ -129,9 +130,9 @@ impl Coordinator {
     }
 
     /// Does the same as [`Coordinator::transact`], for a body that intends to change nothing. Protocols with
-    /// snapshots read a snapshot and lock nothing. A body may still change a record, or scan under a protocol
-    /// without snapshots. Such a body is aborted once ([`AbortReason::NeedsLocks`]) and runs again as an ordinary
-    /// transaction.
+    /// snapshots read a snapshot and lock nothing. A body may still change a record, or scan under a protocol without
+    /// snapshots. The coordinator aborts such a body once ([`AbortReason::NeedsLocks`]) and runs it again as an
+    /// ordinary transaction.
     ///
     /// # Errors
     /// The same errors as [`Coordinator::transact`].
@@ -143,7 +144,7 @@ impl Coordinator {
         self.transact_as(Intent::ReadOnly, body)
     }
 
-    /// Returns the inner future directly, because every level of nesting adds to the cost of each poll.
+    /// Returns the inner future directly, because every level of nested futures adds to the cost of each poll.
     #[inline]
     fn transact_as<R>(
         &mut self,
@@ -154,7 +155,7 @@ impl Coordinator {
         self.transact_on(intent, tried, body)
     }
 
-    /// The initial progress of a transaction that begins now.
+    /// The initial progress of a transaction that starts now.
     #[inline]
     pub(crate) fn untried(&self) -> Tried {
         Tried { tries: 0, start: self.retry.deadline.map(|_| self.cx.port.now()) }
@@ -184,7 +185,7 @@ impl Coordinator {
             }
             self.txn.tries_before = tries;
             let mut attempt = Attempt::begin(self);
-            // One future covers the whole try, because every level of nesting adds to the cost of each poll.
+            // One future covers the whole try, because every level of nested futures adds to the cost of each poll.
             let failure = match body(&mut attempt.transaction()).await {
                 Err(failure) => failure,
                 Ok(result) => {
@@ -230,11 +231,11 @@ impl Coordinator {
         }
     }
 
-    /// Splits the leaves that the try has found full. Returns whether any leaf was split. If so, the next try
-    /// begins, and the try that found the full leaves does not count towards the bound of [`Retry`].
+    /// Splits the leaves that the try has found full. Returns whether any leaf was split. If so, the next try begins.
+    /// The try that found the full leaves does not count towards the limit of [`Retry`].
     ///
     /// # Errors
-    /// The reason why no leaf can be split, or a missed deadline.
+    /// The reason why the coordinator could not split a leaf, or a missed deadline.
     #[cold]
     async fn split_full(&mut self, tried: Tried) -> Result<bool, Failure> {
         let own = std::mem::take(&mut self.txn.ordered.needs);
@@ -245,10 +246,10 @@ impl Coordinator {
         }
     }
 
-    /// Prepares the next try after a refused try. First this function checks whether a next try is allowed. Then
-    /// this function removes locks of dead nodes that the refused try has met, or pauses. If a lock was removed,
-    /// the next try starts immediately even if [`Retry`] demands a pause. The owner of the removed lock cannot
-    /// block the transaction again.
+    /// Prepares the next try after a refused try. First this function checks whether a next try is allowed. After
+    /// that, this function removes locks of dead nodes that the refused try has met, or pauses. If a lock was
+    /// removed, the next try starts immediately even if [`Retry`] demands a pause. The owner of the removed lock
+    /// cannot block the transaction again.
     ///
     /// # Errors
     /// `failure`, if no next try is allowed. `Fenced`, if this node was expelled. `Usage`, if no shard has ever had
@@ -271,8 +272,8 @@ impl Coordinator {
         self.pause(tried.tries, tried.start).await
     }
 
-    /// Whether a failure will pass: a memory node died, nothing was committed, and another node promotes the
-    /// backups of the dead node's groups. Reports a dead memory node in any case.
+    /// Whether a failure will pass. A failure will pass if a memory node died, nothing was committed, and another
+    /// node promotes the backups of the dead node's groups. The function reports a dead memory node in any case.
     #[cold]
     fn is_mended(&self, failure: Failure) -> bool {
         let configurations = &self.cx.database().configurations;
@@ -290,7 +291,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether work must be done before the next transaction: see [`Coordinator::get_ready`].
+    /// Whether the coordinator must do other work before the next transaction. See [`Coordinator::get_ready`].
     #[inline]
     pub(crate) fn has_to_get_ready(&self) -> bool {
         self.cx.node.admission_gate.word() != self.cleared
@@ -298,10 +299,10 @@ impl Coordinator {
             || self.txn.in_doubt
     }
 
-    /// Does the work that is sometimes due before a transaction. The order of the work matters. A transaction in
-    /// doubt needs its log, even on a node that may begin no transaction. A split writes a log entry, so the log
-    /// area must be free before the split. Returns the start time for the deadline, because the time of a split
-    /// does not count as time of the transaction.
+    /// Does the work that the coordinator must sometimes do before a transaction. The order of the work matters. A
+    /// transaction in doubt needs its log, even on a node that may begin no transaction. A split writes a log entry,
+    /// so the log area must be free before the split. Returns the time from which the deadline counts, because the
+    /// time of a split does not count as time of the transaction.
     #[cold]
     async fn get_ready(&mut self, start: Option<Nanos>) -> Result<Option<Nanos>, Failure> {
         if self.txn.in_doubt {
@@ -311,7 +312,8 @@ impl Coordinator {
             self.look_around(start).await?;
         }
         if self.cx.wants_restructuring() {
-            // An earlier transaction requested this restructuring, and its caller already has the reply.
+            // An earlier transaction requested this restructuring, and the caller of that transaction already has the
+            // reply.
             let Some(start) = start else {
                 self.grow(&[]).await;
                 return Ok(None);
@@ -323,7 +325,7 @@ impl Coordinator {
         Ok(start)
     }
 
-    /// Checks whether a transaction may begin. This check is made for the first transaction, and after the
+    /// Checks whether a transaction may begin. The coordinator checks this for its first transaction, and after the
     /// admission gate has changed.
     #[cold]
     async fn look_around(&mut self, start: Option<Nanos>) -> Result<(), Failure> {
@@ -337,7 +339,7 @@ impl Coordinator {
         cx.settle_left().await?;
         let mut waits = 0;
         while !self.owns_area {
-            // A transaction may have gone in doubt under this number on any thread of this node.
+            // A transaction under this coordinator number may be in doubt on any thread of this node.
             self.owns_area =
                 cx.is_number_free(number).await? && self.protocol.may_log(&cx, number).await?;
             if !self.owns_area {
@@ -373,8 +375,8 @@ impl Coordinator {
         self.txn.in_doubt = false;
         self.protocol.rollback(&self.cx, &mut self.txn);
         if failure == Failure::Usage && self.txn.notes.is_mistaken() {
-            // Other coordinators of this thread may have overwritten the explanation with their own failures
-            // meanwhile.
+            // Other coordinators of this thread may have replaced the explanation by explanations of their own
+            // failures meanwhile.
             misuse::report(&self.cx, &self.txn);
         }
     }
@@ -395,16 +397,16 @@ impl Coordinator {
     }
 
     /// Finds out how a transaction ended whose outcome was unknown ([`Failure::CommitUnknown`]), and makes that
-    /// outcome final. The transaction may belong to any coordinator of the database. All callers get the same
-    /// answer, in any order and any number of times, and the answer agrees with memory. If the transaction belongs
-    /// to another thread, and its verbs may still be on their way, this function waits until that thread settles
-    /// the transaction. Otherwise this thread settles the transaction.
+    /// outcome final. The transaction may belong to any coordinator of the database. All callers get the same answer,
+    /// in any order and any number of times, and the answer agrees with memory. If the transaction belongs to another
+    /// thread, its verbs may still be in flight. In that case this function waits until that thread settles the
+    /// transaction. Otherwise this thread settles the transaction.
     ///
     /// # Errors
-    /// An error of the fabric: the caller may ask again. `Usage`, if the transaction was never in doubt. `Usage`,
-    /// if the outcome is no longer stored, because [`VERDICTS_MAX`] transactions were settled since
-    /// ([`Explanation::NoLongerKnown`]). Also `Usage`, if the transaction's thread or node no longer exists, so
-    /// that its node's recovery has to settle it.
+    /// An error of the fabric: the caller may ask again. `Usage`, if the transaction was never in doubt. `Usage`, if
+    /// the outcome is no longer stored, because [`VERDICTS_MAX`] transactions were settled since
+    /// ([`Explanation::NoLongerKnown`]). Also `Usage`, if the transaction's thread or node no longer exists, so that
+    /// recovery of that node must settle the transaction.
     pub async fn resolve(&mut self, id: TxnId) -> Result<Resolution, Failure> {
         let resolution = self.cx.settle(id).await?;
         if self.txn.in_doubt && self.txn.tag == id {
@@ -414,11 +416,11 @@ impl Coordinator {
         Ok(resolution)
     }
 
-    /// Ends the doubt of a settled transaction. The thread has kept all information about the transaction since it
-    /// went in doubt.
+    /// Removes a settled transaction from the transactions in doubt. The thread has kept all information about the
+    /// transaction since it became in doubt.
     fn end_doubt(&mut self) {
-        // Only this coordinator knows of locks that it took without writing data. Blocks of the transaction may
-        // have been written, so they are not reused.
+        // Only this coordinator knows of locks that the transaction took without writing data. Blocks of the
+        // transaction may have been written, so no transaction reuses them.
         self.txn.allocated.clear();
         self.protocol.abandon(&self.cx, &mut self.txn);
         self.txn.in_doubt = false;
@@ -430,14 +432,14 @@ impl Coordinator {
         self.history.is_some()
     }
 
-    /// Begins the record of a structural transaction, if a history is recorded.
+    /// Begins the history record of a structural transaction, if the coordinator records a history.
     pub(crate) fn begin_record_if_any(&mut self) {
         if self.history.is_some() {
             self.begin_record();
         }
     }
 
-    /// Ends the record of a structural transaction, if a history is recorded.
+    /// Ends the history record of a structural transaction, if the coordinator records a history.
     pub(crate) fn end_record_if_any(&mut self, failure: Option<Failure>) {
         if self.history.is_some() && !self.txn.ordered.leaves.is_empty() {
             self.end_record(failure, false);
@@ -461,7 +463,7 @@ impl Coordinator {
         recorder::enter(&self.cx, &self.txn, outcome);
     }
 
-    /// Completes the record of a transaction that was in doubt.
+    /// Completes the history record of a transaction that was in doubt.
     fn record_resolution(&mut self, id: TxnId, resolution: Resolution) {
         let now = self.cx.port.observed();
         let first = self.cx.next_tag();
@@ -485,8 +487,8 @@ impl Coordinator {
     }
 
     /// Does the same as [`Coordinator::resolve`], for a transaction of another node's coordinator `number`. The
-    /// caller must know that this coordinator no longer runs and has no verb on its way. This function also
-    /// resolves a transaction that is not known to have been in doubt.
+    /// caller must know that this coordinator no longer runs and has no verb in flight. This function also resolves a
+    /// transaction that is not known to have been in doubt.
     ///
     /// # Errors
     /// The same errors as [`Coordinator::resolve`]. `Usage`, if the transaction's coordinator has logged other
@@ -495,7 +497,7 @@ impl Coordinator {
         self.cx.settle_under(id, number).await
     }
 
-    /// Notes that a try has ended. A try whose transaction is in doubt continues to count as running.
+    /// Records that a try has ended. A try whose transaction is in doubt continues to count as running.
     #[inline]
     pub(crate) fn leave(&self, failure: Option<Failure>) {
         if failure == Some(Failure::CommitUnknown) && self.txn.in_doubt {
@@ -519,15 +521,15 @@ impl Coordinator {
         }
     }
 
-    /// Hands the transaction in doubt to its thread, with all information about it. So a change of the
-    /// configuration does not wait for an idle coordinator, and locks that no log entry names are released before
-    /// the change. The coordinator keeps only the transaction's name.
+    /// Hands the transaction in doubt over to the coordinator's thread, with all information about it. So a change of
+    /// the configuration does not wait for an idle coordinator. Locks that no log entry names are released before the
+    /// change. The coordinator keeps only the transaction's identifier.
     #[cold]
     pub(crate) fn hand_over(&mut self) {
         let mut name = Txn::new(self.txn.tag, self.txn.coordinator);
         name.intent = self.txn.intent;
         name.room = name.room.min(self.txn.room);
-        // The log entry of the transaction in doubt is needed for as long as memory may be written on its behalf.
+        // The transaction in doubt needs its log entry as long as any thread may write memory for it.
         (name.in_doubt, name.left_unshown) = (true, true);
         name.unlocking = std::mem::take(&mut self.txn.unlocking);
         self.cx.hand_over(std::mem::replace(&mut self.txn, name));

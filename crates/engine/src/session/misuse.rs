@@ -1,10 +1,11 @@
-//! Mistakes of a transaction's caller, and how they are reported.
+//! Mistakes of a transaction's caller, and how the engine reports these mistakes.
 //!
-//! Invariant: every mistake is reported. Some mistakes show when an operation is requested: a key of the wrong
-//! kind, another database's table, another transaction's handle. Such a mistake fails the next fetch. Other
-//! mistakes depend on the records that were read: a change of an absent row, an inserted row that is never set.
-//! Such a mistake fails the commit before anything is written, and only if all records that were read are
-//! unchanged. Otherwise the body may have seen an impossible state, and it is run again.
+//! Invariant: the engine reports every mistake of a caller. Some mistakes show when the caller requests an operation:
+//! a key of the wrong kind, another database's table, another transaction's handle. A mistake in a request fails the
+//! next fetch. Other mistakes depend on the records that were read: a change of an absent row, an inserted row that
+//! is never set. A mistake that depends on records fails the commit before the transaction writes anything, and only
+//! if all records that it read are unchanged. Otherwise the body may have seen an impossible state, and the
+//! coordinator runs it again.
 
 use crate::protocol::AnyProtocol;
 use crate::session::coordinator::Coordinator;
@@ -17,7 +18,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::schema::{Cells, KeyWidth, TableId};
 
 impl Transaction<'_> {
-    /// The answer of [`Transaction::existed`] for the handle of a further operation on a known record.
+    /// Returns the answer of [`Transaction::existed`] for the handle of a further operation on a known record.
     #[cold]
     pub(crate) fn existed_for(&self, handle: Handle) -> bool {
         let Coordinator { txn, .. } = &*self.coordinator;
@@ -33,7 +34,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// The entry that [`Transaction::get`] shows for the handle of a further operation on a known record.
+    /// Returns the entry that [`Transaction::get`] shows for the handle of a further operation on a known record.
     #[cold]
     pub(crate) fn entry_to_get(&self, handle: Handle) -> Option<&Entry> {
         let txn = &self.coordinator.txn;
@@ -45,7 +46,7 @@ impl Transaction<'_> {
         Some(&txn.entries[wish.entry as usize])
     }
 
-    /// Notes that the caller intends the inserted row to be all zeros.
+    /// Records that the caller intends the inserted row to be all zeros.
     #[cold]
     pub(crate) fn note_zeros(&mut self, handle: Handle) {
         let txn = &mut self.coordinator.txn;
@@ -57,7 +58,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Refuses an operation of the caller: the next fetch fails with `explanation`. The returned handle names no
+    /// Refuses an operation of the caller: the next fetch fails with `explanation`. The returned handle refers to no
     /// record.
     #[cold]
     pub fn refuse(&mut self, explanation: Explanation) -> Handle {
@@ -131,7 +132,7 @@ fn operation(mode: Mode) -> &'static str {
     }
 }
 
-/// Notes a `set` that has no effect. The row was not found by an update, was found by an insert, or is deleted.
+/// Records a `set` that has no effect. An update did not find the row, an insert found it, or the row is deleted.
 #[cold]
 pub(crate) fn note_nothing_to_set(cx: &Context, txn: &Txn, handle: Handle) {
     let wish = txn.wish_of(handle);
@@ -156,19 +157,19 @@ fn name_of(table: &Table, entry: &Entry) -> String {
     }
 }
 
-/// The result of checking a fetched transaction that has pending notes.
+/// The result of checking a fetched transaction whose operations left notes about possible mistakes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// The transaction commits like any other.
+    /// The transaction commits like any other transaction.
     Commit,
     /// The transaction has committed: it needs no validation, write or release.
     Committed,
-    /// The caller has made a mistake. The transaction fails with the [`report`], if all records that it read
-    /// existed together at one moment.
+    /// The caller has made a mistake. The transaction fails with the failure of [`report`], if all records that it
+    /// read existed together at one moment.
     Refuse,
 }
 
-/// Processes the notes of a fetched transaction before it commits.
+/// Processes the notes about possible mistakes of a fetched transaction before it commits.
 #[inline(never)]
 pub(crate) fn look_after(protocol: &AnyProtocol, cx: &Context, txn: &mut Txn) -> Verdict {
     if txn.notes.has_inserts() {
@@ -205,7 +206,7 @@ fn settle_inserts(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Fails a transaction because of its caller's mistake.
+/// Fails a transaction because of its caller's mistake. Returns the failure that explains the mistake.
 #[cold]
 pub(crate) fn report(cx: &Context, txn: &Txn) -> Failure {
     match txn.sequel.mistake() {

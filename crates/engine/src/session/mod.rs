@@ -1,7 +1,7 @@
 //! The interface of callers: coordinators and their transactions.
 //!
-//! Invariant: a caller sees only operations on a map. Rounds, retries and restructuring are done inside this
-//! module.
+//! Invariant: a caller sees only operations on a map. This module hides rounds, retries and restructuring from the
+//! caller.
 
 pub(crate) mod attempt;
 pub mod coordinator;

@@ -1,10 +1,10 @@
-//! Reads records of one table by keys that are known from the start, as a complete transaction in one call.
+//! Reads records of one table in one call, as a complete transaction. The caller knows the keys from the start.
 //!
-//! Invariant: [`Coordinator::multi_get`] does the same as [`Coordinator::transact_read_only`] with a body that
-//! reads these records, with the same strict serializability. If the protocol allows, it first tries without
-//! running a body. Where memory is near, this try uses loads and no working set
-//! ([`crate::steps::access::batch_read`]). Otherwise it uses a transaction's fetch and commit. If the first try
-//! fails, no lock was held. The transaction that follows has one try less.
+//! Invariant: [`Coordinator::multi_get`] does the same as [`Coordinator::transact_read_only`] with a body that reads
+//! these records, with the same strict serializability. If the protocol allows, the first try runs without a body.
+//! Where memory is near, this try uses loads and no working set ([`crate::steps::access::batch_read`]). Otherwise
+//! this try uses a transaction's fetch and commit. If the first try fails, it held no lock. The ordinary transaction
+//! that follows has one try less.
 
 use crate::session::coordinator::{Coordinator, Tried};
 use crate::session::transaction::Transaction;
@@ -22,7 +22,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::schema::row::Row;
 use tarn_store::schema::{Cells, TableId};
 
-/// A guard that marks a try as under way. Until it is dropped, its thread changes no configuration.
+/// A guard that marks a try as running. Until the guard is dropped, its thread adopts no other configuration.
 struct Inside<'a>(&'a Context);
 
 impl Drop for Inside<'_> {
@@ -39,8 +39,8 @@ fn apart<'a, R>(future: impl Future<Output = R> + 'a) -> Pin<Box<dyn Future<Outp
 
 impl Coordinator {
     /// Reads the records of these keys at one moment, as a transaction of its own. Then this function calls `see`
-    /// with each key's position and record, in the order of the keys. The record is `None` if the key is absent.
-    /// Keys may repeat. `see` is called after the commit, once for each key, and gets only committed values.
+    /// with each key's position and record, in the order of the keys. The record is `None` if the key is absent. Keys
+    /// may repeat. The function calls `see` after the commit, once for each key, and passes only committed values.
     ///
     /// # Errors
     /// The same errors as [`Coordinator::transact_read_only`], with tries counted in the same way. After an error
@@ -82,7 +82,7 @@ impl Coordinator {
         Box::pin(self.get_as_any((table, keys.collect()), tried, &mut see)).await
     }
 
-    /// Makes one try where memory is near: it reads the records by loads.
+    /// Makes one try where memory is near: the try reads the records by loads.
     #[inline]
     async fn read_together(&mut self) -> BatchOutcome {
         let Coordinator { cx, txn, protocol, together, .. } = &mut *self;
@@ -147,7 +147,7 @@ impl Coordinator {
             tx.fetch().await
         };
         self.transact_on(Intent::ReadOnly, tried, body).await?;
-        // The values stay in the coordinator's buffer until the next transaction begins.
+        // The values of the records stay in the coordinator's buffer until the next transaction begins.
         let seen = Transaction { coordinator: self };
         for (at, &handle) in handles.iter().enumerate() {
             see(at, seen.get(handle));
@@ -155,7 +155,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whether a try without a body may be made for these records.
+    /// Whether the coordinator may make a try without a body for these records.
     #[inline]
     fn may_read_together(&self, table: TableId, count: usize) -> bool {
         let cx = &*self.cx;
@@ -165,8 +165,8 @@ impl Coordinator {
             && self.protocol.reads_together(cx)
     }
 
-    /// Begins a try without a body, and marks it as under way ([`Inside`]). Where memory is near, it prefetches the
-    /// lines of all homes. Returns whether the try began.
+    /// Begins a try without a body, and marks the try as running ([`Inside`]). Where memory is near, the function
+    /// prefetches the cache lines of all home buckets. Returns whether the try began.
     #[inline]
     fn begin_together(&mut self, table: TableId, keys: impl ExactSizeIterator<Item = u64>) -> bool {
         if self.is_recording() {
@@ -176,7 +176,7 @@ impl Coordinator {
         if !cx.enter() {
             return false;
         }
-        // The caller's iterator may panic. Then dropping the guard ends the try.
+        // The caller's iterator may panic. In that case, dropping the guard ends the try.
         let inside = Inside(cx);
         txn.begin_without_records(cx.next_tag());
         if let Some(near) = cx.port.near() {
@@ -205,7 +205,7 @@ impl Coordinator {
         }
     }
 
-    /// Records in the history all records that were read.
+    /// Records in the history all records that the try read.
     #[cold]
     fn record_together(&mut self, table: TableId) {
         let Coordinator { cx, txn, together, .. } = self;

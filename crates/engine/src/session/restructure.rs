@@ -1,12 +1,13 @@
 //! The work that a coordinator does on indexes between transactions: growth, splits and merges.
 //!
-//! Invariant: the caller's transaction is over and acknowledged before this work begins, and a failure of this work
-//! is not an error of the caller. Growth that is refused, or that finds no memory, is counted and left to the next
-//! request. The same holds for requests of the thread's other coordinators. But a transaction that found a leaf
-//! full needs the split of that leaf. Such a transaction gets the reason why the split failed, if nothing was
-//! changed for the split and another try would not help. A future that is dropped during this work releases its
-//! locks. If the data of the work are on their way, its transaction is resolved before the coordinator runs the
-//! next one. The same holds for the caller's own transaction, if it was left in doubt.
+//! Invariant: the caller's transaction has ended and is acknowledged before this work begins. A failure of this work
+//! is not an error of the caller. If growth is refused or finds no memory, the refusal is counted, and the next
+//! request for growth tries again. The same holds for requests of the thread's other coordinators. But a transaction
+//! that found a leaf full needs the split of that leaf. A transaction that found a full leaf gets the reason why the
+//! split failed, if nothing was changed for the split and another try would not help. A future that is dropped during
+//! this work releases its locks. If the data of the work are in flight, the coordinator resolves the structural
+//! transaction before it runs the next transaction. The same holds for the caller's own transaction, if that
+//! transaction was left in doubt.
 
 use crate::protocol;
 use crate::recovery::free_met;
@@ -18,14 +19,14 @@ use tarn_store::index::btree::work::{TreeDone, TreeTask, TreeWork};
 use tarn_store::index::growth::{Grown, Shard};
 use tarn_store::schema::TableId;
 
-/// The result of the requests that a transaction needs before it can be committed.
+/// The result of requests for restructuring that a transaction needs before it can commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Grew {
-    /// At least one of the requests was done.
+    /// The coordinator fulfilled at least one of the requests.
     Changed,
-    /// No request was done this time.
+    /// The coordinator fulfilled no request this time.
     Nothing,
-    /// No request will be done, because another try would not help.
+    /// The coordinator will fulfil no request, because another try would not help.
     Refused(Failure),
 }
 
@@ -48,7 +49,7 @@ impl Coordinator {
                     verdict = Grew::Refused(failure);
                 }
                 Err(Refused::All) => return verdict,
-                // The failed request will be made again by a later transaction.
+                // A later transaction will make the failed request again.
                 Ok(()) | Err(Refused::Lasting(_) | Refused::ForNow) => {}
             }
         }
@@ -56,7 +57,7 @@ impl Coordinator {
         verdict
     }
 
-    /// Grows the shard that was requested last.
+    /// Grows the shard whose growth was requested last.
     #[cold]
     async fn grow_shard(&mut self, cx: &Context) {
         let Some(working) = cx.growth.take() else { return };
@@ -80,8 +81,8 @@ impl Coordinator {
         }
     }
 
-    /// Empties the slots of deleted records in a bucket in which an insert has found no room. If the sweep frees no
-    /// slot, the next try adds a block to the bucket's chain. So each bucket is swept without success only once.
+    /// Empties the slots of deleted records in a bucket in which an insert has found no room. If this sweep frees no
+    /// slot, the next try adds a block to the bucket's chain. So a bucket is swept without success only once.
     #[cold]
     pub(crate) async fn sweep(&mut self, bucket: (TableId, Address)) {
         let cx = std::rc::Rc::clone(&self.cx);
@@ -97,8 +98,8 @@ impl Coordinator {
         }
     }
 
-    /// Carries out a request about an ordered index. This function also carries out the requests that must be done
-    /// before this request, and the requests that follow from it.
+    /// Carries out a request about an ordered index. This function also carries out requests that must come before
+    /// the given request, and requests that follow from it.
     ///
     /// # Errors
     /// The reason why the request was not carried out completely.
@@ -121,7 +122,7 @@ impl Coordinator {
                 }
                 Ok(TreeDone::Needless) => {
                     if next.task == TreeTask::Merge {
-                        // A merge that had to wait for this merge cannot succeed either.
+                        // Another merge that had to wait for this merge cannot succeed either.
                         cx.tree_works.rest_from_merges();
                         return Ok(());
                     }
@@ -141,13 +142,13 @@ impl Coordinator {
     }
 }
 
-/// The reason why a request was not carried out completely.
+/// The reason why the coordinator did not carry out a request completely.
 enum Refused {
-    /// Nothing was changed for the request, and another try would not help.
+    /// The coordinator changed nothing for the request, and another try would not help.
     Lasting(Failure),
     /// The request may succeed another time, or a part of it has succeeded.
     ForNow,
-    /// No other request would succeed either: the fabric fails, or the configuration changes.
+    /// No other request would succeed now: the fabric fails, or the configuration changes.
     All,
 }
 
@@ -164,7 +165,7 @@ impl Refused {
 /// The maximum number of structural transactions that follow from one request.
 const STEPS_MAX: usize = 32;
 
-/// One structural transaction. Dropping it releases its locks.
+/// One structural transaction. Dropping this value releases the transaction's locks.
 struct Restructuring<'c> {
     coordinator: &'c mut Coordinator,
     ended: bool,

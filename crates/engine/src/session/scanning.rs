@@ -1,9 +1,9 @@
-//! Lets a transaction's body use ordered indexes: it plans scans and reads their results.
+//! Lets a transaction's body use ordered indexes: the body plans scans and reads their results.
 //!
-//! Invariant: a scan is planned first, and runs in the next fetch together with the records of that fetch. A scan
-//! shows the index as of one moment, together with the changes that the transaction itself made before the scan was
-//! planned. Inserts and deletes that were requested before the scan and not yet fetched are fetched first. Mistakes
-//! of the caller (a key with parts of other widths, too many scans) are reported by the fetch.
+//! Invariant: a body first plans a scan. The scan runs in the next fetch together with the records of that fetch. A
+//! scan shows the index as it was at one moment, together with the changes that the transaction itself made before
+//! the scan was planned. If inserts and deletes were requested before the scan and not yet fetched, the transaction
+//! fetches them first. The fetch reports mistakes of the caller (a key with parts of other widths, too many scans).
 
 use crate::protocol::merge_access::precedes_scan;
 use crate::session::coordinator::Coordinator;
@@ -20,8 +20,8 @@ use tarn_store::schema::IndexId;
 use tarn_store::schema::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 
 impl Transaction<'_> {
-    /// Plans a scan of an ordered index. The scan runs at the next fetch. After that, [`Transaction::scanned`]
-    /// returns its entries.
+    /// Plans a scan of an ordered index. The scan runs at the next fetch. After that fetch, [`Transaction::scanned`]
+    /// returns the scan's entries.
     ///
     /// A transaction may have at most `Options::records_max` scans and look-ups. One scan may return any number of
     /// entries.
@@ -97,7 +97,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Adds a scan that begins only after everything that was requested before it has been fetched.
+/// Adds a scan that begins only after the transaction has fetched everything that was requested before the scan.
 #[cold]
 fn later_scan(
     txn: &mut Txn,
@@ -114,7 +114,7 @@ fn later_scan(
     ScanHandle(at as u32)
 }
 
-/// Returns the index of a scan or look-up, and the buffer positions of the slots that it returns.
+/// Returns the index of a scan or look-up, and the buffer positions of the slots in its result.
 #[inline]
 fn shown(ordered: &Ordered, handle: ScanHandle) -> (u16, &[BufferOffset]) {
     let scan = match handle.seek() {

@@ -1,14 +1,14 @@
 //! Settles this thread's transactions in doubt: transactions whose callers were not told the outcome.
 //!
 //! Invariant: one coroutine at a time settles a transaction in doubt, and its thread counts as busy until the
-//! transaction is settled. A change of the configuration waits for that, because the new primaries do not know the
-//! transaction's locks. The coordinator settles the transaction before its next transaction, or on request. While a
-//! change waits, or after the coordinator was dropped, any coroutine of the thread settles it. If no verb of a
-//! dropped round can land later, other threads may settle the transaction too. Such a thread was asked to settle
-//! it, or has met one of its locks. A coordinator hands its transaction in doubt over to its thread. The
-//! transaction may hold locks and have neither data nor a log entry in memory. Then no other thread knows these
-//! locks, and they are released before the thread counts as idle. Until the transaction is settled, its
-//! coordinator's number belongs to this thread. The database stores the outcome
+//! transaction is settled. A change of the configuration waits for busy threads, because the new primaries do not
+//! know the transaction's locks. The coordinator settles the transaction before its next transaction, or on request.
+//! While a change waits, or after the coordinator was dropped, any coroutine of the thread settles the transaction.
+//! If no verb of a dropped round can take effect later, other threads may settle the transaction too. Such a thread
+//! was asked to settle the transaction, or has met one of its locks. A coordinator hands its transaction in doubt
+//! over to its thread. The transaction may hold locks and have neither data nor a log entry in memory. Then no other
+//! thread knows these locks, and the thread releases them before it counts as idle. Until the transaction is settled,
+//! its coordinator's number belongs to this thread. The database stores the outcome
 //! ([`crate::cluster::log_area_owners`]).
 
 use crate::cluster::log_area_owners::{Known, Verdict};
@@ -27,7 +27,7 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
 use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
 
-/// The interval at which a thread that waits for a configuration checks for it.
+/// The interval at which a thread checks whether the configuration for which it waits is open.
 const LOOK_AGAIN: Nanos = Nanos(1_000);
 
 impl Context {
@@ -48,8 +48,8 @@ impl Context {
         }
     }
 
-    /// Releases the locks that a settled transaction held and did not log. After that the thread forgets the
-    /// transaction.
+    /// Releases the locks that a settled transaction held and did not log. After that the thread deletes its
+    /// information about the transaction.
     fn release_left(&self, id: TxnId) {
         let Some(Doubt { left: Some(mut txn), .. }) = self.doubts.remove(id) else { return };
         txn.allocated.clear(); // the blocks may have been written, so they are not reused
@@ -57,16 +57,16 @@ impl Context {
     }
 
     /// Whether this thread may settle the transactions in doubt of other threads. This thread may do so if none of
-    /// the other threads' verbs can still land, and if settling waits for no other thread.
+    /// the other threads' verbs can still take effect, and if settling waits for no other thread.
     fn settles_others(&self) -> bool {
         let waits_for_nobody =
             !self.has_services() || matches!(self.timestamps, Timestamps::Counter);
         self.port.caps().ends_when_dropped && waits_for_nobody
     }
 
-    /// Whether this thread may settle a transaction in doubt. A thread may settle its own transactions. A thread
-    /// may settle another thread's transaction if the incarnation that ran the transaction is still a member.
-    /// Otherwise the recovery of that incarnation settles it.
+    /// Whether this thread may settle a transaction in doubt. A thread may settle its own transactions. A thread may
+    /// settle another thread's transaction if the incarnation that ran the transaction is still a member. Otherwise
+    /// the recovery of that incarnation settles the transaction.
     fn may_settle(&self, id: TxnId) -> bool {
         self.doubts.has(id)
             || (self.settles_others() && self.database().membership.is_member(id.node()))
@@ -77,7 +77,7 @@ impl Context {
     ///
     /// # Errors
     /// An error of the fabric: the caller may ask again. `Usage`, if the outcome is no longer stored, or if the
-    /// recovery of the transaction's node has to settle the transaction.
+    /// recovery of the transaction's node must settle the transaction.
     pub(crate) async fn settle(&self, id: TxnId) -> Result<Resolution, Failure> {
         loop {
             match self.database().log_area_owners.known(id) {
@@ -105,7 +105,7 @@ impl Context {
 
     /// Does the same as [`Context::settle`], also for a transaction that was never known to be in doubt. The number
     /// of the transaction's coordinator tells where its log is. If the coordinator belongs to another node, the
-    /// caller must know that the coordinator does not run and has no verb on its way.
+    /// caller must know that the coordinator does not run and has no verb in flight.
     ///
     /// # Errors
     /// The same errors as [`Context::settle`].
@@ -143,12 +143,12 @@ impl Context {
         }
     }
 
-    /// Checks that another thread will settle the transaction: the transaction's own thread, or a thread that
-    /// already settles it.
+    /// Checks that another thread will settle the transaction. The other thread is the transaction's own thread, or a
+    /// thread that is already settling the transaction.
     ///
     /// # Errors
     /// `Fenced`, if this node is no longer a member. `Usage`, if the transaction's thread or node no longer exists,
-    /// so that the node's recovery has to settle the transaction.
+    /// so that the node's recovery must settle the transaction.
     fn awaits(&self, id: TxnId, is_left: bool) -> Result<(), Failure> {
         if self.is_expelled() {
             return Err(self.port.note_failure(FabricError::Fenced).into());
@@ -168,7 +168,7 @@ impl Context {
     /// Refuses to settle a transaction whose node is being recovered, because the recovery settles it.
     ///
     /// # Errors
-    /// `Usage`, with the name of that node.
+    /// `Usage`, with the name of the node that is being recovered.
     fn awaits_recovery(&self, id: TxnId) -> Result<(), Failure> {
         match self.database().log_area_owners.is_closed(id.node()) {
             true => self.awaits(id, false),
@@ -176,7 +176,8 @@ impl Context {
         }
     }
 
-    /// Settles a transaction that no thread is settling. Returns `None` if another thread is already settling it.
+    /// Settles a transaction that no thread is settling. Returns `None` if another thread is already settling the
+    /// transaction.
     async fn settle_here(
         &self,
         id: TxnId,
@@ -185,8 +186,9 @@ impl Context {
     ) -> Result<Option<Resolution>, Failure> {
         if !self.doubts.has(id) {
             self.check_membership()?;
-            // The transaction is settled with the map of its own configuration, which stays open as long as the
-            // transaction is in doubt. If this thread has another map, its node was expelled.
+            // The thread settles the transaction with the map of the transaction's own configuration. That
+            // configuration stays open as long as the transaction is in doubt. If this thread has another map, its
+            // node was expelled.
             self.follow();
             if !self.is_current() {
                 return Err(self.port.note_failure(FabricError::Fenced).into());
@@ -209,7 +211,7 @@ impl Context {
         Ok(Some(verdict.resolution))
     }
 
-    /// Releases the locks that a transaction of another thread has taken and not logged.
+    /// Releases the locks that a transaction of another thread has taken and did not log.
     async fn free_locks(&self, id: TxnId, locks: Vec<Address>) {
         let protocol = protocol::of(self);
         let words = [LockMode::Intent, LockMode::Exclusive];
@@ -219,14 +221,14 @@ impl Context {
             words.iter().for_each(|&word| {
                 protocol.free_stray(self, &mut round, (lock.plus(LOCK_AT), word));
             });
-            // If a memory node does not answer, the lock in its memory is lost anyway.
+            // If a memory node does not answer, the lock in that node's memory is lost anyway.
             let _ = self.port.execute(&mut round).await;
         }
     }
 
-    /// Takes over a coordinator's transaction in doubt. Shards of other nodes may wait for the transaction's locks.
-    /// From now on the thread keeps all information about the transaction, so that it can be settled while the
-    /// coordinator is idle.
+    /// Takes over a coordinator's transaction in doubt, because other nodes may wait for the transaction's locks
+    /// before they move shards. From now on the thread keeps all information about the transaction, so that it can be
+    /// settled while the coordinator is idle.
     #[cold]
     pub(crate) fn hand_over(&self, txn: Txn) {
         let mut list = self.doubts.list.borrow_mut();
@@ -237,9 +239,9 @@ impl Context {
         (doubt.left, doubt.is_awaited) = (Some(Box::new(txn)), true);
     }
 
-    /// Settles this thread's transactions in doubt after a future or a coordinator is dropped, if settling waits
-    /// for no other thread. The transactions are settled immediately because the thread may end soon, and no other
-    /// thread knows all the locks. Transactions that cannot be settled yet are tried again later.
+    /// Settles this thread's transactions in doubt after a future or a coordinator is dropped, if settling waits for
+    /// no other thread. The function settles the transactions immediately, because the thread may end soon, and no
+    /// other thread knows all the locks. If some transactions cannot be settled yet, the thread tries again later.
     #[cold]
     pub(crate) fn settle_dropped(&self) {
         if self.settles_others() {
@@ -281,9 +283,9 @@ impl Context {
     }
 
     /// Settles the transactions in doubt of this thread's coordinators that were dropped. If locks are in compute
-    /// nodes, a transaction that waits for a lock can ask no other thread. So the transactions in doubt of idle
-    /// coordinators are settled too. If this thread may settle for others, it also settles the transactions of
-    /// threads that no longer exist.
+    /// nodes, a transaction that waits for a lock can ask no other thread to settle its holder. So this function also
+    /// settles the transactions in doubt of idle coordinators. If this thread may settle transactions of other
+    /// threads, it also settles the transactions of threads that no longer exist.
     ///
     /// # Errors
     /// An error of the fabric: the caller may ask again.
@@ -302,7 +304,7 @@ impl Context {
     }
 
     /// Settles this thread's transactions in doubt under a number that a new coordinator uses. Returns whether no
-    /// thread of this node still needs the number.
+    /// thread of this node needs the number any more.
     ///
     /// # Errors
     /// An error of the fabric: the caller may ask again. `Usage`, if a thread that no longer exists needs the
@@ -334,8 +336,8 @@ impl Context {
         }
     }
 
-    /// Settles this thread's transactions in doubt, if a change of the configuration waits for them. Transactions
-    /// that cannot be settled yet are tried again at the next call.
+    /// Settles this thread's transactions in doubt, if a change of the configuration waits for them. If a transaction
+    /// cannot be settled yet, the next call of this function tries again.
     pub async fn attend(&self) {
         if self.database().configurations.announced()
             == self.database().configurations.open().number
@@ -371,9 +373,9 @@ impl<'a> Claim<'a> {
         self.cx.database().log_area_owners.locks(self.id)
     }
 
-    /// Ends the doubt with this verdict, which the transaction's own thread or another thread has reached. An
-    /// expelled node may have read memory that has been lost since. Such a node uses its own verdict but tells it
-    /// to no other thread, because the recovery decides. Returns the verdict that holds for all threads.
+    /// Ends the transaction's doubt with this verdict, which the transaction's own thread or another thread has
+    /// reached. An expelled node may have read memory that has been lost since. Such a node uses its own verdict but
+    /// tells it to no other thread, because the recovery decides. Returns the verdict that holds for all threads.
     pub(crate) fn end(self, verdict: Verdict, by_its_own: bool) -> Verdict {
         let database = self.cx.database();
         if self.cx.is_expelled() {
@@ -398,11 +400,11 @@ impl Drop for Claim<'_> {
 }
 
 impl Context {
-    /// Whether another thread of this node still needs a number. The other thread has a transaction in doubt under
-    /// the number and will settle it, or the other thread still waits for the transaction's last writes.
+    /// Whether another thread of this node still needs a coordinator number. The other thread has a transaction in
+    /// doubt under the number and will settle it, or the other thread still waits for the transaction's last writes.
     ///
     /// # Errors
-    /// `Usage`, if that thread no longer exists.
+    /// `Usage`, if the other thread no longer exists.
     pub(crate) fn is_number_held_elsewhere(&self, number: u32) -> Result<bool, Failure> {
         let mut mine = self.doubts.ids();
         mine.extend(self.closing_ids());
@@ -420,9 +422,9 @@ impl Context {
         }
     }
 
-    /// Waits until the thread may run transactions of the announced configuration. Meanwhile it settles this
-    /// thread's transactions in doubt, because the change waits for them. An expelled node adopts no map. Safety
-    /// does not depend on this rule, because every node of the map refuses the expelled node.
+    /// Waits until the thread may run transactions of the announced configuration. Meanwhile the function settles
+    /// this thread's transactions in doubt, because the change of the configuration waits for them. An expelled node
+    /// adopts no map. Safety does not depend on this rule, because every node of the map refuses the expelled node.
     ///
     /// # Errors
     /// `Fenced`, once this node is expelled. `DeadlineExceeded`, after `deadline`.

@@ -1,9 +1,9 @@
-//! The view that a body has of its transaction: records to read and to change, in execution blocks.
+//! The view that a body has of its transaction: the body reads and changes records, in execution blocks.
 //!
-//! Invariant: one record has one entry, however many operations use it. Written values are read back: a `get` and a
-//! later `set` use the same entry. Values are buffered, and no change is visible to others before the commit.
-//! Mistakes of the caller (a key of the wrong kind, too large a working set) are reported by the next `fetch`, in
-//! an error that names the mistake.
+//! Invariant: one record has one entry, however many operations use the record. A transaction reads back the values
+//! that it wrote: a `get` and a later `set` use the same entry. Values are buffered, and no other transaction sees a
+//! change before the commit. The next `fetch` reports mistakes of the caller (a key of the wrong kind, too large a
+//! working set), in an error that names the mistake.
 
 use crate::protocol::merge_access::merge_access;
 use crate::session::coordinator::Coordinator;
@@ -28,8 +28,8 @@ pub struct Transaction<'c> {
     pub(crate) coordinator: &'c mut Coordinator,
 }
 
-/// One execution block of a transaction. A protocol may release local locks after each block. A `Block`
-/// dereferences to its `Transaction`.
+/// One execution block of a transaction. A protocol may release local locks after each block. A `Block` dereferences
+/// to its `Transaction`.
 pub struct Block<'t, 'c> {
     transaction: &'t mut Transaction<'c>,
 }
@@ -48,7 +48,7 @@ impl<'c> std::ops::DerefMut for Block<'_, 'c> {
 }
 
 impl<'c> Transaction<'c> {
-    /// Runs one execution block: adds records, fetches them, computes, changes them.
+    /// Runs one execution block: the block adds records, fetches them, computes, and changes them.
     ///
     /// # Errors
     /// An error of the body or of the protocol.
@@ -64,15 +64,15 @@ impl<'c> Transaction<'c> {
         Ok(result)
     }
 
-    /// Adds a record of which `cells` will be read.
+    /// Adds a record from which the transaction will read `cells`.
     #[inline]
     pub fn read<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>, cells: Cells) -> Handle {
         self.add(table, key.into(), Mode::Read, cells)
     }
 
-    /// Adds records of which `cells` will be read, by the words of their keys. This function does the same as
-    /// repeated calls of [`Transaction::read`], but looks up the table only once. `take` gets the handle of each
-    /// record, in the order of the keys.
+    /// Adds records from which the transaction will read `cells`, by the words of their keys. This function does the
+    /// same as repeated calls of [`Transaction::read`], but looks up the table only once. `take` gets the handle of
+    /// each record, in the order of the keys.
     #[inline]
     pub fn read_each(
         &mut self,
@@ -86,8 +86,8 @@ impl<'c> Transaction<'c> {
         keys.for_each(|key| take(self.add(table, Key::Word(key), Mode::Read, cells)));
     }
 
-    /// Notes records that will be read without a round because memory is near. This function stops at the first
-    /// record that cannot be noted, and adds that record as an entry.
+    /// Records keys whose records the transaction will read without a round because memory is near. This function
+    /// stops at the first record that cannot be read in this way, and adds that record as an entry.
     #[inline(always)]
     fn note_each(
         &mut self,
@@ -120,16 +120,16 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// Adds a record of which `cells` will be read or changed.
+    /// Adds a record from which the transaction will read `cells`, or in which it will change them.
     #[inline]
     pub fn update<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>, cells: Cells) -> Handle {
         self.add(table, key.into(), Mode::Update, cells)
     }
 
-    /// Adds a record to be inserted. After the fetch [`Transaction::existed`] tells whether the record already
-    /// exists. An existing record is only read. Otherwise the caller should set its columns; columns that are not
-    /// set are zero. The caller makes a mistake if no column is set when the transaction commits, unless the record
-    /// was added by [`Transaction::insert_zeros`].
+    /// Adds a record that the transaction will insert. After the fetch [`Transaction::existed`] tells whether the
+    /// record already exists. The transaction only reads an existing record. Otherwise the caller should set the
+    /// record's columns; columns that are not set are zero. The caller makes a mistake if no column is set when the
+    /// transaction commits, unless the record was added by [`Transaction::insert_zeros`].
     #[inline]
     pub fn insert<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
         self.add(table, key.into(), Mode::Insert, Cells::ALL)
@@ -143,14 +143,15 @@ impl<'c> Transaction<'c> {
         handle
     }
 
-    /// Adds a record to be deleted. After the fetch [`Transaction::existed`] tells whether the record existed.
+    /// Adds a record that the transaction will delete. After the fetch [`Transaction::existed`] tells whether the
+    /// record existed.
     #[inline]
     pub fn delete<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
         self.add(table, key.into(), Mode::Delete, Cells::NONE)
     }
 
-    /// Fetches every record that was added since the last fetch. The fetch locks the records that will be written,
-    /// and reads all added records.
+    /// Fetches every record that was added since the last fetch. The fetch locks the records that the transaction
+    /// will write, and reads all added records.
     ///
     /// # Errors
     /// An abort, an error of the fabric, or the caller's mistakes since the last fetch.
@@ -160,13 +161,14 @@ impl<'c> Transaction<'c> {
         protocol.fetch(cx, txn)
     }
 
-    /// Does the same as [`Transaction::fetch`], and then validates all records that the transaction has read. If
-    /// this returns `Ok`, all these records existed together at one moment. This validation costs one more round
+    /// Does the same as [`Transaction::fetch`], and then validates all records that the transaction has read. If the
+    /// function returns `Ok`, all these records existed together at one moment. This validation costs one more round
     /// trip if the protocol does not lock reads, and it does not make the commit cheaper. `fetch_validated` is
     /// intended for bodies that must not continue with an impossible state: see [`Coordinator::transact`].
     ///
     /// # Errors
-    /// The same errors as [`Transaction::fetch`]. An abort if a record has changed; then the body is run again.
+    /// The same errors as [`Transaction::fetch`]. An abort if a record has changed; the coordinator then runs the
+    /// body again.
     pub async fn fetch_validated(&mut self) -> Result<(), Failure> {
         self.fetch().await?;
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
@@ -184,7 +186,7 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// The record as this transaction sees it. Returns `None` if the record does not exist.
+    /// Returns the record as this transaction sees it, or `None` if the record does not exist.
     ///
     /// # Panics
     /// If the record was not fetched, or none of its cells was requested. Each of these mistakes is a bug of the
@@ -208,13 +210,13 @@ impl<'c> Transaction<'c> {
         Some(Row::new(&table.schema, bytes))
     }
 
-    /// Sets a column of a record. The record must have been added for update and exist, or have been added for
-    /// insert and not exist before: [`Transaction::existed`] tells whether it existed. Otherwise the column cannot
-    /// be set, and the commit fails with an explanation.
+    /// Sets a column of a record. The record must have been added for update and exist, or have been added for insert
+    /// and not exist before. [`Transaction::existed`] tells whether the record existed. If the record does not fulfil
+    /// this condition, the column cannot be set, and the commit fails with an explanation.
     ///
     /// # Panics
-    /// If the record was not fetched, or was added only for reading: this is a bug of the caller that no input can
-    /// cause.
+    /// If the record was not fetched, or was added only for reading. Each of these mistakes is a bug of the caller
+    /// that no input can cause.
     #[inline]
     pub fn set(&mut self, handle: Handle, column: ColumnId, value: impl Value) {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
@@ -238,7 +240,7 @@ impl<'c> Transaction<'c> {
         );
         let column_schema = &cx.table(entry.table).schema.columns[usize::from(column.0)];
         let width = match column_schema.column_type {
-            ColumnType::U64 | ColumnType::I64 => 8, // most columns are
+            ColumnType::U64 | ColumnType::I64 => 8, // most columns have one of these two types
             other => other.width_bytes(),
         };
         let at = entry.payload.plus(column_schema.offset_bytes);
@@ -261,11 +263,11 @@ impl<'c> Transaction<'c> {
     }
 
     /// Aborts the transaction: all its changes are rolled back, and `transact` does not try again. The transaction
-    /// ends like this if all records that the body has read existed together at one moment. Otherwise the body saw
-    /// an impossible state, and it is run again as after any abort.
+    /// ends in this way if all records that the body has read existed together at one moment. Otherwise the body saw
+    /// an impossible state, and the coordinator runs it again as after any abort.
     ///
     /// # Errors
-    /// Always, so that the body can return this error.
+    /// The function always returns an error, so that the body can return this error.
     pub fn abort<R>(&self) -> Result<R, Failure> {
         Err(Failure::user_abort())
     }
@@ -315,7 +317,7 @@ impl<'c> Transaction<'c> {
         }
         let cells = widened(table, mode, cells);
         let hash = hash_of(table, word);
-        // Most keys are new to the transaction. For a new key no entry is searched.
+        // Most keys are new to the transaction. For a new key, the function does not search the entries.
         let known = match txn.may_have(hash) {
             true => find(txn, table, word, full_key),
             false => None,
@@ -343,8 +345,8 @@ impl<'c> Transaction<'c> {
     }
 }
 
-/// Allows the transaction to have more records. Returns an explanation if it already has the maximum number of
-/// records.
+/// Allows the transaction to have more records. Returns an explanation if the transaction already has the maximum
+/// number of records.
 #[cold]
 fn make_room(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
     let (catalog, records) = (&cx.database().catalog, txn.entries.len());

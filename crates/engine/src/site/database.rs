@@ -1,6 +1,6 @@
 //! A database: schemas, layouts, placement, and the state that all of its compute nodes share.
 //!
-//! Invariant: a database is the same for every compute node; only its configuration changes.
+//! Invariant: a database is the same for every compute node. Only the database's configuration changes.
 
 use super::system::System;
 use crate::cluster::configuration::Configurations;
@@ -21,23 +21,24 @@ use tarn_store::placement::replica_groups::ReplicaGroups;
 pub struct Database {
     /// The schemas and layouts of tables.
     pub catalog: Catalog,
-    /// The locations of replica groups, in the present and the next configuration.
+    /// The maps of replica groups, in the present and the next configuration.
     pub configurations: Configurations,
     /// The protocol that runs transactions.
     pub protocol: Arc<dyn System>,
     /// The members of the cluster.
     pub membership: Arc<dyn Membership>,
-    /// Entries of ordered indexes that loaders have handed in.
+    /// Entries of ordered indexes that loaders have passed in.
     pub loads: Loads,
-    /// The node that sweeps away the locks of dead incarnations.
+    /// Which node sweeps away the locks of dead incarnations, and which sweep must be made.
     pub sweeps: Sweeps,
-    /// The source of timestamps, unless the database uses another source.
+    /// The source of timestamps, if the database uses no other source.
     pub counter: SharedCounter,
-    /// Blocks for log entries that are longer than their areas.
+    /// The blocks for log entries that are longer than their log areas.
     pub(crate) log_blocks: LogBlocks,
     /// The directory by which compute nodes of this process reach each other directly.
     pub directory: Directory,
-    /// The compute nodes' counts of their transactions, and the changes of lease lengths that managers based on them.
+    /// The compute nodes' counts of their transactions, and the changes of lease lengths that managers based on these
+    /// counts.
     pub lease_desk: LeaseDesk,
     /// Transactions in doubt, how they ended, and which coordinators' numbers they need.
     pub log_area_owners: LogAreaOwners,
@@ -48,7 +49,7 @@ pub struct Database {
 static DATABASES: AtomicU64 = AtomicU64::new(0);
 
 impl Database {
-    /// Creates a database whose first configuration has these groups.
+    /// Creates a database whose first configuration has these replica groups.
     pub fn new(
         catalog: Catalog,
         groups: ReplicaGroups,
@@ -74,8 +75,9 @@ impl Database {
         }
     }
 
-    /// Returns the same memory as a database that another variant of its protocol runs from now on. No transaction
-    /// may run. Timestamps continue after those that were given out, since versions in memory bear them.
+    /// Returns a database on the same memory, which another variant of its protocol runs from now on. No transaction
+    /// may run during this call. New timestamps are above all earlier timestamps, because versions in memory contain
+    /// earlier timestamps.
     pub fn run_by(&self, protocol: impl System) -> Database {
         let membership = Arc::clone(&self.membership);
         let counter = SharedCounter::after(self.counter.last());
@@ -89,7 +91,7 @@ impl Database {
         self.number
     }
 
-    /// The locations of replica groups in the configuration that was opened last.
+    /// The map of replica groups in the configuration that was opened last.
     pub fn groups(&self) -> ReplicaGroups {
         self.configurations.open().groups.clone()
     }

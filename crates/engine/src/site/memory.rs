@@ -1,11 +1,11 @@
-//! Allocation: a thread takes memory from its groups and gives it back.
+//! Allocation: a thread takes memory from its replica groups and gives memory back.
 //!
-//! Invariant: a block is handed out to one owner until it comes back. A block comes back only when no reader can
-//! reach it any more. If the block's transaction has written nothing, it comes back immediately. If the block's
-//! record is deleted, it comes back when the transaction has committed and cannot be undone. Blocks of a transaction
-//! in doubt never come back, because the transaction may have written them, and chains may lead readers to them. A
-//! block that has been part of an index stays part of it. For readers that come too late to a record, see
-//! [`tarn_store::memory::record_gc`].
+//! Invariant: an allocated block has one owner until the owner gives the block back. The owner gives a block back
+//! only when no reader can reach it any more. If the block's transaction has written nothing, it gives the block back
+//! immediately. The memory of a deleted record is free when its transaction has committed and cannot be undone.
+//! Blocks of a transaction in doubt are never given back, because the transaction may have written them, and chains
+//! may lead readers to them. A block that has been part of an index stays part of it. For readers that come too late
+//! to a record, see [`tarn_store::memory::record_gc`].
 
 use crate::site::{Context, Database};
 use crate::transaction::working_set::{Allocated, Memory};
@@ -24,7 +24,7 @@ use tarn_store::placement::catalog::Catalog;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_store::schema::TableId;
 
-/// One coroutine's claim of a chunk, which ends when this value is dropped.
+/// One coroutine's claim of a chunk. The claim ends when this value is dropped.
 struct Claiming<'a> {
     heap: &'a RefCell<Heap>,
     group: GroupId,
@@ -47,7 +47,7 @@ impl Database {
 
 impl Context {
     /// Allocates a block of zeroed memory in `group`. The block comes from the thread's own memory, from memory that
-    /// another thread has left, or from a new chunk.
+    /// another thread has left for reuse, or from a new chunk.
     ///
     /// # Errors
     /// `OutOfMemory`, or the fabric's error.
@@ -78,8 +78,8 @@ impl Context {
         block.ok_or_else(|| self.explain(Explanation::OutOfMemory { bytes: u64::from(bytes) }))
     }
 
-    /// Allocates a block as [`Context::allocate`] does, for a transaction that cannot continue without it. If there
-    /// is no other memory, the function clears a discarded record and uses its memory.
+    /// Allocates a block as [`Context::allocate`] does, for a transaction that cannot continue without the block. If
+    /// there is no other memory, the function clears a discarded record and uses its memory.
     ///
     /// # Errors
     /// The same errors as [`Context::allocate`].
@@ -107,7 +107,7 @@ impl Context {
         self.allocate_run_for(owner, group, bytes).await
     }
 
-    /// The same as [`Context::allocate_run`], for this owner.
+    /// Does the same as [`Context::allocate_run`], for this owner of the chunks.
     ///
     /// # Errors
     /// The same errors as [`Context::allocate_run`].
@@ -134,11 +134,11 @@ impl Context {
         })
     }
 
-    /// Allocates memory for a record, or for a version that lies apart from its record. The memory is not zeroed. The
-    /// function prefers discarded records. The function uses discarded records before their waiting time has passed
-    /// in two cases. First, there is no other memory. Second, a whole chunk of discarded records waits while another
-    /// chunk would have to be taken. While a copy joins, the function uses no discarded record, because the copy is
-    /// filled with data that may have been read earlier.
+    /// Allocates memory for a record, or for a version that lies apart from its record. The allocated memory is not
+    /// zeroed. The function prefers discarded records. In two cases it uses discarded records before their waiting
+    /// time has passed. First, there is no other memory. Second, a whole chunk of discarded records waits, and the
+    /// function would otherwise have to take another chunk. While a copy of the group joins, the function uses no
+    /// discarded record, because the copy is filled with data that may have been read earlier.
     ///
     /// # Errors
     /// `OutOfMemory`, or the fabric's error.
@@ -162,7 +162,7 @@ impl Context {
         if let Some(block) = self.heap.borrow_mut().take(group, bytes) {
             return Ok(block);
         }
-        // Before the thread takes another chunk, check whether more records wait than one chunk holds.
+        // Before the thread takes another chunk, it checks whether more records wait than one chunk can contain.
         let enough = self.chunk_of(bytes as usize);
         if let Some(record) = take(enough) {
             return Ok(record);
@@ -184,7 +184,7 @@ impl Context {
             .map_or(block, Ok)
     }
 
-    /// Clears a discarded record with zeros, so that blocks of an index can be cut from it.
+    /// Fills a discarded record with zeros, so that the thread can cut blocks of an index from the record's memory.
     ///
     /// # Errors
     /// `OutOfMemory` if no discarded record is large enough, or the fabric's error.
@@ -207,9 +207,9 @@ impl Context {
         Ok((record, bytes as u64))
     }
 
-    /// Takes a discarded record of any table, of `bytes` or more, and also returns its size. The function skips
-    /// tables whose readers detect reuse by words after the record's first word. Another record of the same table has
-    /// those words at the same offsets, but an index's block does not have them.
+    /// Takes a discarded record of any table, of `bytes` or more, and also returns the record's size. The function
+    /// skips tables whose readers detect reuse by words after the record's first word. Another record of the same
+    /// table has those words at the same offsets, but an index's block does not have them.
     fn take_to_clear(&self, group: GroupId, bytes: u32) -> Option<(Address, usize)> {
         if !self.groups.whole().joining(group).is_empty() {
             return None;
@@ -231,13 +231,13 @@ impl Context {
         })
     }
 
-    /// The number of records of a size that fit into a chunk.
+    /// The number of records of a size that fit into one chunk.
     fn chunk_of(&self, bytes: usize) -> usize {
         self.database().catalog.chunk_of(bytes)
     }
 
-    /// Takes over some of a table's records that other threads have left. If more than `enough` records wait, the
-    /// function may take them before their waiting time has passed.
+    /// Takes over some of a table's records that other threads have left for reuse. If more than `enough` records
+    /// wait, the function may take them before their waiting time has passed.
     #[cold]
     fn take_left_records(&self, (group, table): (GroupId, TableId), enough: usize) {
         let is_full = self.record_gc.borrow().is_full(group);
@@ -248,15 +248,15 @@ impl Context {
         left.into_iter().rev().for_each(|record| own.put_ready(record, table));
     }
 
-    /// Takes back the memory of a version that no index leads to any more. A reader may still be reading the version
+    /// Takes back the memory of a version to which no index leads any more. A reader may still be reading the version
     /// and accept its content.
     pub fn discard_record(&self, record: Address, table: TableId) {
         let free_after = Nanos(self.port.now().0 + READER_LIFETIME.0 + LIFETIME_DRIFT.0);
         self.put_record(free_after, record, table);
     }
 
-    /// Takes back the memory of a deleted record. A reader on its way to the record notices that the record was
-    /// deleted, except for readers of earlier versions.
+    /// Takes back the memory of a deleted record. A reader that still follows an address of the record notices that
+    /// the record was deleted. Readers of earlier versions do not notice it.
     #[cold]
     pub(crate) fn free_record(&self, record: Address, table: TableId) {
         match self.table(table).slot.record {
@@ -272,7 +272,7 @@ impl Context {
         }
     }
 
-    /// Gives this thread's surplus of discarded records to other threads.
+    /// Leaves this thread's surplus of discarded records to other threads.
     #[cold]
     fn leave_surplus(&self, group: GroupId, table: TableId) {
         let mut own = self.record_gc.borrow_mut();
@@ -285,7 +285,7 @@ impl Context {
         }
     }
 
-    /// Takes back a block that was never written.
+    /// Takes back a block that no transaction wrote.
     pub fn give_back(&self, address: Address, bytes: u32) {
         self.heap.borrow_mut().give_back(address, bytes);
     }
@@ -295,10 +295,10 @@ impl Context {
         let Allocated { address, bytes, memory } = allocated;
         match memory {
             Memory::Zeros => self.give_back(address, bytes),
-            // The memory may contain an older record, so it is not zeroed. This transaction has led no reader to the
-            // memory.
+            // The memory may contain an older record, so the thread does not zero it. This transaction has led no
+            // reader to the memory.
             Memory::Record(table) => self.put_record(Nanos(0), address, table),
-            Memory::Gone(_) => {} // the record stays
+            Memory::Gone(_) => {} // the record stays in use
         }
     }
 
@@ -314,14 +314,14 @@ impl Context {
     }
 }
 
-/// The parts of a thread's context that allocation needs.
+/// The parts of a thread's context that allocation uses.
 #[derive(Clone, Copy)]
 struct Ground<'a> {
-    /// The port that sends the rounds.
+    /// The port that sends the rounds of verbs.
     port: &'a Port,
-    /// The location of the heap.
+    /// The catalog, which tells where the heap is.
     catalog: &'a Catalog,
-    /// The locations of replica groups.
+    /// The map of replica groups.
     groups: &'a ReplicaGroups,
 }
 
@@ -339,8 +339,8 @@ async fn claim(
     let (wanted, chunks) = (bytes.div_ceil(chunk_bytes), ground.catalog.chunks());
     let (mut looking, mut taking) = (Round::new(), Round::new());
     let start = if wanted == 1 { mix(owner) % chunks } else { 0 };
-    // Usually the first chunk is free. In a large database half a million chunks may be taken, so each round reads
-    // more chunks than the previous round.
+    // Usually the first chunk is free. In a large database half a million chunks may be taken. So each round reads
+    // more chunk words than the previous round.
     let mut words_max = 1;
     let (mut run, mut at, mut left) = (0, start, chunks + wanted);
     while left > 0 {

@@ -1,6 +1,6 @@
 //! Counts of the work of a thread's coordinators.
 //!
-//! Invariant: one thread uses these counts, in plain cells without atomics. The owning thread takes snapshots.
+//! Invariant: one thread uses these counts, in plain cells without atomics. The thread itself takes snapshots.
 
 use std::cell::Cell;
 use tarn_store::ids::AbortReason;
@@ -8,20 +8,20 @@ use tarn_store::ids::AbortReason;
 /// The greatest number of phases that a protocol names.
 pub const PHASES_MAX: usize = 24;
 
-/// The events of recovery: each branch of recovery has one event.
+/// The events of recovery. Each branch of the recovery code has one event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecoveryEvent {
     /// A node's incarnation was recovered.
     Recovered,
-    /// A recovery was taken over from a node that died.
+    /// A node took over a recovery from a node that died.
     TookOver,
-    /// A transaction was found with some of its locks released: it had committed.
+    /// Recovery found a transaction with some of its locks released, so the transaction had committed.
     FoundReleased,
-    /// A transaction was found with all data written and all locks held: it was committed.
+    /// Recovery found a transaction with all data written and all locks held, and committed the transaction.
     Finished,
-    /// A transaction was undone.
+    /// Recovery undid a transaction.
     Undone,
-    /// A transaction that a lock of a recovered incarnation refused released that lock.
+    /// A lock of a recovered incarnation refused a transaction, and the transaction released that lock.
     StrayMet,
     /// The sweep released a lock of a recovered incarnation.
     StraySwept,
@@ -29,11 +29,12 @@ pub enum RecoveryEvent {
     AreaAwaited,
     /// A coordinator could not begin a transaction, because its node is barred.
     Barred,
-    /// A transaction whose LOCK words died with a memory node was found to have successors, so it was committed.
+    /// Recovery found that other transactions followed a transaction whose LOCK words died with a memory node. So
+    /// recovery committed the transaction.
     FoundFollowed,
-    /// A configuration without a dead memory node was opened.
+    /// A configuration was opened whose map no longer contains a dead memory node.
     Promoted,
-    /// Copies on spares were completed, and are replicas from then on.
+    /// Copies of replica groups on spare nodes were completed, and are replicas from then on.
     Rereplicated,
 }
 
@@ -82,7 +83,7 @@ pub struct Tally {
     pub aborts: [u64; AbortReason::ALL.len()],
     /// The number of transactions whose outcome was unknown.
     pub unknown: u64,
-    /// For each phase of the protocol, the number of times that it was entered.
+    /// For each phase of the protocol, the number of times that transactions entered the phase.
     pub phases: [u64; PHASES_MAX],
     /// The number of buckets that were split.
     pub splits: u64,
@@ -92,7 +93,7 @@ pub struct Tally {
     pub node_splits: u64,
     /// The number of nodes of ordered indexes that were merged into another node.
     pub node_merges: u64,
-    /// For each [`RecoveryEvent`] in order, the number of times that it happened.
+    /// For each [`RecoveryEvent`] in order, the number of times that the event happened.
     pub recovery: [u64; RecoveryEvent::ALL.len()],
 }
 
@@ -102,7 +103,7 @@ impl Tally {
         self.aborts.iter().sum()
     }
 
-    /// The counts since an earlier snapshot.
+    /// The difference between these counts and an earlier snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Tally) -> Tally {
         let mut aborts = self.aborts;
@@ -188,19 +189,19 @@ impl Metrics {
         bump(&self.unknown);
     }
 
-    /// Counts the entry of a phase; `phase` is its index in the protocol's phases.
+    /// Counts that a transaction enters a phase; `phase` is the phase's index in the protocol's phases.
     #[inline]
     pub fn phase(&self, phase: usize) {
         bump(&self.phases[phase]);
         self.last_phase.set(phase);
     }
 
-    /// The phase that was entered last, on this thread.
+    /// The phase that a transaction of this thread entered last.
     pub fn last_phase(&self) -> usize {
         self.last_phase.get()
     }
 
-    /// The number of phases that were entered.
+    /// The number of times that transactions entered any phase.
     pub fn phases_entered(&self) -> u64 {
         self.phases.iter().map(Cell::get).sum()
     }
@@ -236,7 +237,7 @@ impl Metrics {
         bump(&self.recovery[event as usize]);
     }
 
-    /// The counts so far.
+    /// Returns a snapshot of the counts so far.
     pub fn snapshot(&self) -> Tally {
         Tally {
             committed: self.committed.get(),

@@ -1,4 +1,4 @@
-//! The surroundings of a coordinator: the database, its compute node, its thread.
+//! The environment of a coordinator: the database, its compute node, its thread.
 //!
 //! Invariant: there are three scopes, and each scope knows only the scopes outside it. A [`Database`] is the same for
 //! all nodes; only its configuration changes. The threads of one node share a [`ComputeNode`]. A [`Context`] belongs
@@ -57,7 +57,7 @@ pub struct Context {
     pub port: Port,
     /// Counts of the work of the thread's coordinators.
     pub metrics: Metrics,
-    /// Whether the thread caches the addresses where it saw records.
+    /// Whether the thread caches the addresses at which it found records.
     pub remembers: bool,
     /// Whether the thread also reaches memory nodes by loads and stores.
     pub is_near: bool,
@@ -68,13 +68,14 @@ pub struct Context {
     pub growth: Growth,
     /// The cached nodes of ordered indexes.
     pub trees: RefCell<TreeCache>,
-    /// The pending changes of the shape of ordered indexes.
+    /// The pending requests to change the shape of ordered indexes.
     pub tree_works: TreeWorks,
-    /// Whether there is any ordered index.
+    /// Whether the database has any ordered index.
     pub has_ordered: bool,
-    /// The locations of replica groups, for running transactions.
+    /// The map of replica groups for running transactions.
     pub groups: ThreadGroups,
-    /// The source of timestamps. All threads of a database have the same source, which is set before they run.
+    /// The source of timestamps. All threads of a database have the same source. The driver sets this source before
+    /// the threads run.
     pub timestamps: Timestamps,
     /// The thread's state for locks, under a protocol that needs locks.
     pub(crate) services: Option<Box<ThreadServices>>,
@@ -88,26 +89,26 @@ pub struct Context {
     /// The number of running tries and transactions in doubt.
     pub(crate) active: Cell<u32>,
     pub(crate) thread_slot: Arc<ThreadSlot>,
-    /// Whether WRITEs to a joining copy have not ended yet.
+    /// Whether this thread has WRITEs to a joining copy that have not ended yet.
     pub(crate) writes_copy: Cell<bool>,
     pub(crate) heap: RefCell<Heap>,
-    /// The memory of discarded versions.
+    /// The memory of discarded versions that this thread may reuse.
     pub(crate) record_gc: RefCell<RecordGc>,
     pub(crate) tag: Cell<OwnerTag>,
     pub(crate) explanation: RefCell<Option<Explanation>>,
-    /// The lock that last refused a transaction, and its word.
+    /// The lock that last refused a transaction, and the value of its LOCK word.
     pub(crate) met: Cell<Option<(Address, u64)>>,
     pub(crate) decisions: RefCell<Vec<(TxnId, Resolution)>>,
-    /// This field is the last one, so it is dropped last. Therefore the next thread with the same number finds no
-    /// entries of this thread in the node's lists.
+    /// The thread's number. This field is the last one, so it is dropped last. Therefore the next thread with the
+    /// same number finds no entries of this thread in the node's lists.
     pub(crate) number: ThreadNumber,
 }
 
 impl Context {
-    /// Creates a thread of `node`, on `port`; `thread` is its number within the node.
+    /// Creates the context of a thread of `node`, on `port`; `thread` is the thread's number within the node.
     ///
     /// # Errors
-    /// If the thread's number is greater than the numbers that owner tags can hold.
+    /// If the thread's number is greater than the greatest thread number of an owner tag.
     pub fn new(
         node: Arc<ComputeNode>,
         port: Port,
@@ -121,8 +122,8 @@ impl Context {
                 allowed: format!("1 to {THREADS_MAX}"),
             });
         }
-        // The thread's owner word in the chunk table depends only on its node and number. Its tags continue after the
-        // tags of the previous thread with this number.
+        // The thread's owner word in the chunk table depends only on its node and number. The thread's tags continue
+        // after the tags of the previous thread with this number.
         let owner = OwnerTag::new(node.id, thread, 0).word();
         let tag = OwnerTag::new(node.id, thread, node.threads.come(thread));
         let database = &node.database;
@@ -169,19 +170,19 @@ impl Context {
         })
     }
 
-    /// The database.
+    /// Returns the thread's database.
     #[inline]
     pub fn database(&self) -> &Database {
         &self.node.database
     }
 
-    /// The table with this number.
+    /// Returns the table with this number.
     #[inline]
     pub fn table(&self, id: TableId) -> &Table {
         self.database().catalog.table(id)
     }
 
-    /// The part of this context that lookups need.
+    /// Returns the part of this context that lookups need.
     #[inline]
     pub fn lookup_context(&self) -> LookupContext<'_> {
         let database = self.database();
@@ -192,8 +193,8 @@ impl Context {
         }
     }
 
-    /// The tag of a new transaction. A thread that has used up its count of tags starts the count anew, with the
-    /// incarnation of its port. [`OwnerTag`] explains why no tag is used twice.
+    /// Returns the tag of a new transaction. A thread that has used up its count of tags restarts the count, with
+    /// another incarnation of its port. [`OwnerTag`] explains why no two transactions have the same tag.
     #[inline]
     pub fn next_tag(&self) -> OwnerTag {
         let tag = self.tag.get();
@@ -210,7 +211,7 @@ impl Context {
         failure
     }
 
-    /// Forgets an explanation that an earlier transaction has left in [`Context::explanation`]. A caller calls this
+    /// Deletes an explanation that an earlier transaction has left in [`Context::explanation`]. A caller calls this
     /// function when it returns a failure with an unknown outcome that is not the failure of the try `by`.
     #[cold]
     pub(crate) fn forget_unknown_before(&self, by: TxnId) {
@@ -223,8 +224,8 @@ impl Context {
         }
     }
 
-    /// The explanation of the failure that a coordinator of this thread returned last. Call this function before
-    /// another coordinator runs.
+    /// The explanation of the failure that a coordinator of this thread returned last. The caller must call this
+    /// function before another coordinator runs.
     pub fn explanation(&self, failure: Failure) -> Option<Explanation> {
         if failure == Failure::Fabric && self.node.admission_gate.is_barred() {
             return Some(Explanation::Fabric(FabricError::Fenced));
@@ -237,10 +238,10 @@ impl Context {
 
     /// The decisions of this thread about transactions in doubt that had a log entry, in order. The transactions are
     /// the thread's own or transactions of dead nodes. The thread records a decision here before it acts on it. All
-    /// threads that decide about one transaction reach the same decision, with one exception: a thread of a node that
-    /// was expelled before the thread decided. Such a thread may have read memory that has died since, and no verb of
-    /// its decision takes effect. To check a history after crashes, collect the decisions of every thread. A
-    /// transaction without a decision, whose coordinator has ended, has written nothing.
+    /// threads that decide about one transaction reach the same decision, with one exception. If a node was expelled
+    /// before its thread decided, the thread may have read memory that has died since. No verb of that thread's
+    /// decision takes effect. To check a history after crashes, collect the decisions of every thread. A transaction
+    /// without a decision, whose coordinator has ended, has written nothing.
     pub fn decisions(&self) -> Vec<(TxnId, Resolution)> {
         self.decisions.borrow().clone()
     }
@@ -256,13 +257,13 @@ impl Context {
         self.decisions.borrow().iter().any(|(known, _)| *known == id)
     }
 
-    /// Whether a log entry stated how a transaction ended, whichever thread read the entry.
+    /// Whether a log entry stated how a transaction ended. Any thread may have read the entry.
     pub(crate) fn was_logged(&self, id: TxnId) -> bool {
         matches!(self.database().log_area_owners.known(id), Known::Settled(verdict) if verdict.was_logged)
             || self.has_decided(id)
     }
 
-    /// Records the lock that is about to make a transaction abort. The lock's owner may be dead and recovered.
+    /// Records the lock that will make a transaction abort. The lock's owner may be dead and recovered.
     #[cold]
     pub(crate) fn note_blocking_lock(&self, address: Address, word: u64) {
         self.met.set(Some((address, word)));
@@ -285,8 +286,8 @@ impl Context {
         self.growth.is_wanted() || self.tree_works.is_wanted()
     }
 
-    /// Begins a try. Returns whether the thread runs in the announced configuration. If it returns true, a call of
-    /// [`Context::leave`] must follow. If it returns false, a call of [`Context::adopt`] must follow.
+    /// Begins a try. Returns whether the thread runs in the announced configuration. If the result is true, a call of
+    /// [`Context::leave`] must follow. If the result is false, a call of [`Context::adopt`] must follow.
     #[inline(always)]
     pub(crate) fn enter(&self) -> bool {
         if self.active.get() == 0 {
@@ -300,8 +301,8 @@ impl Context {
         false
     }
 
-    /// Counts work that continues after its try has ended or was settled. A call of [`Context::leave`] must follow
-    /// for this work too.
+    /// Counts work that continues after its try has ended or its transaction was settled. A call of
+    /// [`Context::leave`] must follow for this work too.
     pub(crate) fn stay(&self) {
         if self.active.get() == 0 {
             self.thread_slot.occupy();
@@ -324,8 +325,9 @@ impl Context {
         self.active.get() == 0
     }
 
-    /// Adopts the configuration that was opened last, if this thread is at rest. The thread forgets its cached nodes
-    /// of ordered indexes, because a copy that has joined lacks nodes that were dead before.
+    /// Adopts the configuration that was opened last, if this thread has no running try and no transaction in doubt.
+    /// The thread clears its cached nodes of ordered indexes, because a copy that has joined lacks nodes that were
+    /// dead before.
     pub fn follow(&self) {
         let open = self.database().configurations.open();
         if self.is_at_rest() && open.number != self.configuration.get() {
@@ -338,12 +340,12 @@ impl Context {
     }
 
     /// Keeps a dead node of an ordered index, or a node that was never part of its tree, for reuse. The transaction
-    /// that removed the node has just ended. `was_refused` says whether another transaction has locked the node.
+    /// that removed the node has just ended. `was_refused` tells whether another transaction has locked the node.
     pub(crate) fn keep_dead(&self, index: IndexId, node: Address, was_refused: bool) {
         self.node.dead_nodes.keep(self.configuration.get(), (index, node), was_refused);
     }
 
-    /// Takes a dead node of this ordered index, for use by the running transaction.
+    /// Returns a dead node of this ordered index for use by the running transaction.
     pub(crate) fn take_dead(&self, index: IndexId) -> Option<Address> {
         self.node.dead_nodes.take(self.configuration.get(), index)
     }
@@ -353,7 +355,8 @@ impl Context {
         self.configuration.get()
     }
 
-    /// Whether a group's data have always been on one memory node alone. If copies have died, new copies may be made.
+    /// Whether a group's data have always been on only one memory node. If other copies have died, new copies may be
+    /// made.
     #[inline]
     pub(crate) fn is_only_copy(&self, group: GroupId) -> bool {
         self.groups.replicas(group) == 1 && self.configuration.get() == ConfigurationNumber::FIRST
@@ -369,7 +372,7 @@ impl Context {
     /// ended incarnation at every try, and no memory node tells the incarnation that it has ended.
     ///
     /// # Errors
-    /// `Fenced`, if it is no member: memory nodes already refuse the incarnation, or will soon.
+    /// `Fenced`, if the incarnation is no member: memory nodes already refuse the incarnation, or will soon.
     #[cold]
     pub(crate) fn check_membership(&self) -> Result<(), Failure> {
         match self.database().membership.is_member(self.node.id) {
@@ -380,7 +383,7 @@ impl Context {
 }
 
 impl Context {
-    /// Records a transaction in doubt. Its try still counts as running.
+    /// Records a transaction in doubt. The transaction's try still counts as running.
     #[cold]
     pub(crate) fn doubt(&self, txn: &Txn) {
         let (id, number) = (txn.tag, txn.coordinator);
@@ -392,7 +395,7 @@ impl Context {
         self.database().log_area_owners.doubt(number, id, locks, is_bound);
     }
 
-    /// Whether another node is recovered. The recovered node's access is revoked, so none of its work continues.
+    /// Whether another node is recovered. That node's access is revoked, so none of its work continues.
     pub(crate) fn is_over(&self, node: NodeId) -> bool {
         node != self.node.id && self.database().membership.standing(node) == Standing::Recovered
     }
@@ -405,11 +408,12 @@ impl Context {
 
 impl Drop for Context {
     /// Transactions in doubt stay in doubt, with their locks, until the node's incarnation ends. On a backend where
-    /// no verb takes effect after its round was dropped, another thread may settle them before. The node's other
+    /// no verb takes effect after its round was dropped, another thread may settle them earlier. The node's other
     /// threads continue (docs/fault-model.md).
     fn drop(&mut self) {
-        // First mark the transactions as abandoned by their thread, so that another thread that settles one also
-        // releases its locks. Then release the locks of the transactions that other threads have settled already.
+        // First the function marks the transactions as abandoned by their thread. So if another thread settles one of
+        // them, that thread also releases its locks. Then the function releases the locks of the transactions that
+        // other threads have settled already.
         self.database().log_area_owners.leave(&self.doubts.ids(), &self.thread_slot);
         self.reap();
         self.database().log_area_owners.leave(&self.closing_ids(), &self.thread_slot);

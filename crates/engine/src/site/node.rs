@@ -1,6 +1,6 @@
 //! A compute node: the state that its threads share.
 //!
-//! Invariant: a compute node is one incarnation. A number belongs to one thread at a time.
+//! Invariant: a compute node is one incarnation. At any time, a thread number of the node belongs to one thread.
 
 use crate::cluster::lease::{LeaseWord, NodeLease};
 use crate::cluster::recovering::Turns;
@@ -28,9 +28,9 @@ pub struct ComputeNode {
     pub index_view: IndexView,
     /// Whether the node's coordinators may begin transactions.
     pub admission_gate: AdmissionGate,
-    /// Whether one of the node's coroutines is recovering dead nodes.
+    /// Whether one of the node's coroutines is recovering dead nodes now.
     pub turns: Turns,
-    /// The thread numbers in use, and the last tags under each number.
+    /// The thread numbers in use, and the last transaction tag under each number.
     pub threads: Threads,
     /// Memory that threads of this node, or of other nodes of its process, have left for reuse.
     pub(crate) left: Arc<LeftMemory>,
@@ -38,18 +38,18 @@ pub struct ComputeNode {
     pub(crate) dead_nodes: DeadNodes,
     /// The greatest timestamp that the node has seen.
     pub(crate) seen: Arc<LastSeen>,
-    /// The tables that the node keeps for others, under a protocol that needs them.
+    /// The tables that the node keeps for other nodes, under a protocol that needs such tables.
     pub(crate) services: Option<Arc<NodeServices>>,
-    /// How long the node's readers trust their reads and its writers wait, under a protocol with such leases.
+    /// How long the node's readers trust their reads and its writers wait, under a protocol with implicit leases.
     read_lease: Option<NodeLease>,
-    /// The delays of the node's transactions, under a protocol with such leases.
+    /// The delays of the node's transactions, under a protocol with implicit leases.
     pub(crate) delays: Option<Arc<NodeDelays>>,
     /// The records that the node's transactions read, under explicit leases.
     pub(crate) readers: Option<Arc<NodeReaders>>,
 }
 
 impl ComputeNode {
-    /// Creates a node that has just joined.
+    /// Creates a compute node that has just joined.
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
         let (admission_gate, turns) = (AdmissionGate::default(), Turns::default());
@@ -76,7 +76,7 @@ impl ComputeNode {
         }
     }
 
-    /// Creates a node that has just joined, with the services that the protocol needs.
+    /// Creates a compute node that has just joined, with the services that the protocol needs.
     ///
     /// # Errors
     /// The error names the option that is out of range.
@@ -96,14 +96,14 @@ impl ComputeNode {
         Ok(node)
     }
 
-    /// Makes the node share with another node of its process the memory that their threads leave for reuse. Call this
-    /// function before the node's first thread starts.
+    /// Makes the node share memory with another node of its process: the memory that their threads leave for reuse.
+    /// The caller calls this function before the node's first thread starts.
     pub fn share_memory(&mut self, other: &ComputeNode) {
         self.left = Arc::clone(&other.left);
     }
 
-    /// Makes the node count the records that its transactions read. Call this function before the node's first thread
-    /// starts.
+    /// Makes the node count the records that its transactions read. The caller calls this function before the node's
+    /// first thread starts.
     fn count_readers(&mut self, options: &ServiceOptions) {
         let ServiceOptions { transport, rpc, reader_places, .. } = *options;
         let readers = Arc::new(NodeReaders::new(self.id, transport, rpc, reader_places));
@@ -111,7 +111,7 @@ impl ComputeNode {
         self.readers = Some(readers);
     }
 
-    /// Makes the node grant locks. Call this function before the node's first thread starts.
+    /// Makes the node grant locks. The caller calls this function before the node's first thread starts.
     ///
     /// # Errors
     /// The error names the option that is out of range.
@@ -131,7 +131,7 @@ impl ComputeNode {
 
     /// The present lease word. The returned word is the word of record, unless another thread is just adopting the
     /// word of record. A thread that runs transactions, or handles deaths of other nodes, calls this function
-    /// repeatedly, and so follows a change. No thread waits for another thread.
+    /// repeatedly. So the thread follows a change of the lease word. No thread waits for another thread.
     #[inline]
     pub fn read_lease(&self) -> LeaseWord {
         let Some(lease) = &self.read_lease else { return LeaseWord::NONE };
@@ -139,8 +139,8 @@ impl ComputeNode {
         lease.load()
     }
 
-    /// The stored lease word, without a read of the word of record. A reader compares this word with the word at its
-    /// window's beginning. At the window's beginning, the reader has already followed the word of record.
+    /// The stored lease word, without a read of the word of record. A reader compares this word with the word that it
+    /// loaded when its window began. At that time the reader already followed the word of record.
     #[inline]
     pub fn kept_read_lease(&self) -> LeaseWord {
         self.read_lease.as_ref().map_or(LeaseWord::NONE, NodeLease::load)
@@ -151,19 +151,20 @@ impl ComputeNode {
         self.delays.as_ref()
     }
 
-    /// The records that the node's transactions read, if they are counted.
+    /// The records that the node's transactions read, if the node counts them.
     pub fn readers(&self) -> Option<&NodeReaders> {
         self.readers.as_deref()
     }
 
-    /// The tables that the node keeps for others, if the protocol needs them.
+    /// The tables that the node keeps for other nodes, if the protocol needs such tables.
     pub fn services(&self) -> Option<&NodeServices> {
         self.services.as_deref()
     }
 }
 
 impl Drop for ComputeNode {
-    /// No thread of the node runs any more, so no change of leases needs to wait for the node's acknowledgement.
+    /// When the node is dropped, none of its threads runs any more. So no change of leases needs to wait for the
+    /// node's acknowledgement.
     fn drop(&mut self) {
         if let Some(delays) = &self.delays {
             self.database.lease_desk.leave(delays);
@@ -172,12 +173,12 @@ impl Drop for ComputeNode {
     }
 }
 
-/// The number of a thread. A thread drops its number last, after all its other parts.
+/// The number of a thread. The thread drops its number last, after all its other parts.
 pub(crate) struct ThreadNumber {
     pub(crate) node: Arc<ComputeNode>,
     pub(crate) number: u16,
-    /// Whether the number stays in use after the thread has ended. Some of the thread's work then remains, and only
-    /// recovery of the node ends this work.
+    /// Whether the thread number stays in use after the thread has ended. Some of the thread's work then remains, and
+    /// only recovery of the node ends this work.
     pub(crate) is_kept: bool,
 }
 

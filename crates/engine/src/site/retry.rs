@@ -1,27 +1,29 @@
 //! Rules for trying a transaction again after an abort.
 //!
 //! Invariant: pauses grow with the number of tries, up to a limit. A transaction that was refused often stops pausing
-//! for some tries, which favours it over transactions that still pause. If it is still refused, several transactions
-//! have stopped pausing and block each other. Then the transaction pauses again, for longer.
+//! for some tries, which favours it over transactions that still pause. If other transactions still refuse it,
+//! several transactions have stopped pausing and block each other. Then the transaction pauses again, for longer.
 
 use tarn_fabric::clock::Nanos;
 
-/// How often the limit of pauses may double beyond `pause_max_ns`.
+/// How many times the limit of pauses may double beyond `pause_max_ns`.
 const LONGER_MAX: u32 = 8;
 
 /// The limits and pauses of a transaction's tries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retry {
-    /// The caller abandons the transaction when this much time has passed since the first try; `None`: never.
+    /// The caller abandons the transaction when this much time has passed since the first try. `None`: the caller
+    /// never abandons it.
     pub deadline: Option<Nanos>,
-    /// The caller abandons the transaction after this many tries, and gets the abort of the last try; 0: never.
+    /// The caller abandons the transaction after this many tries, and gets the abort of the last try. 0: no limit.
     pub tries_max: u32,
-    /// The limit of the first pause after an abort. The limit doubles with every further abort.
+    /// The limit of the first pause after an abort. This limit doubles with every further abort.
     pub pause_first_ns: u64,
-    /// The limit of all pauses, except those of a transaction that stopped pausing and was refused nevertheless.
+    /// The limit of all pauses. Only a transaction that stopped pausing and was still refused may pause for longer.
     pub pause_max_ns: u64,
-    /// After this many aborts the transaction makes the same number of tries without a pause. Then it pauses again,
-    /// up to twice as long as before, and so on alternately. 0: it never pauses.
+    /// After this many aborts the transaction makes the same number of tries without a pause. Then the transaction
+    /// pauses again, up to twice as long as before. Tries with and without pauses alternate. 0: the transaction never
+    /// pauses.
     pub patient_tries: u32,
 }
 
@@ -32,7 +34,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The default: try until the transaction commits, with growing pauses.
+    /// The default rules: try until the transaction commits, with growing pauses.
     pub const PATIENT: Retry = Retry {
         deadline: None,
         tries_max: 0,
@@ -41,12 +43,12 @@ impl Retry {
         patient_tries: 24,
     };
 
-    /// Whether a transaction with this many aborts is not tried again.
+    /// Whether a transaction that aborted this many times is not tried again.
     pub(crate) fn is_over(&self, aborts: u32) -> bool {
         self.tries_max != 0 && aborts >= self.tries_max
     }
 
-    /// The upper bound from which the pause after this many aborts is drawn; `None`: no pause.
+    /// The upper limit from which the pause after this many aborts is drawn. `None`: the transaction does not pause.
     pub(crate) fn pause_limit_ns(&self, aborts: u32) -> Option<u64> {
         let turn = (aborts - 1).checked_div(self.patient_tries).unwrap_or(1);
         if aborts == 1 || turn % 2 == 1 {

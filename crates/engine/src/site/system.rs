@@ -1,6 +1,6 @@
-//! The protocol of a database, as the modules below the protocols know it.
+//! The protocol of a database, as modules see it that are below the protocols in the list of layers.
 //!
-//! Invariant: the modules below the protocols ask a protocol only for facts. Code that runs transactions has the
+//! Invariant: modules below the protocols only read facts about a protocol. Code that runs transactions uses the
 //! protocol itself ([`crate::protocol::AnyProtocol`]).
 
 use crate::cluster::info::{Isolation, Needs, ProtocolInfo};
@@ -14,7 +14,8 @@ pub trait System: Any + Send + Sync {
     /// The isolation that this variant guarantees.
     fn isolation(&self) -> Isolation;
 
-    /// The rule that this variant drops although only simulations may drop the rule, if there is one.
+    /// The name of a rule that this variant turns off although only simulations may turn it off. `None` if there is
+    /// no such rule.
     fn unsafe_without(&self) -> Option<&'static str>;
 
     /// The services that the protocol needs from compute nodes, in addition to threads that run coordinators.

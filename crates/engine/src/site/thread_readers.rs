@@ -1,6 +1,6 @@
 //! One thread's state for explicit leases: the node incarnations that may read, and the thread's calls to them.
 //!
-//! Invariant: the thread looks up the incarnations that may read again whenever they may have changed. The module
+//! Invariant: the thread looks up the incarnations that may read again whenever this set may have changed. The module
 //! `requests::read_lease::explicit` sends questions to these incarnations.
 //!
 //! ```text
@@ -24,7 +24,7 @@ pub const READERS: HandlerId = HandlerId(10);
 /// The number of datagrams that a thread processes in one step.
 const DATAGRAMS_A_POLL: usize = 64;
 
-/// Another incarnation that may read.
+/// Another node's incarnation that may read.
 #[derive(Clone)]
 pub(crate) struct Other {
     pub(crate) node: NodeId,
@@ -34,7 +34,7 @@ pub(crate) struct Other {
 
 /// The other incarnations that may read.
 pub(crate) struct Others {
-    /// The number of changes of the set of incarnations that may run, when this set was looked up.
+    /// The number of changes of the set of incarnations that may run, at the time when the thread looked up this set.
     pub(crate) changes: u64,
     /// The other incarnations; `None` if one of them cannot receive questions.
     pub(crate) all: Option<Vec<Other>>,
@@ -42,7 +42,7 @@ pub(crate) struct Others {
 
 impl Others {
     /// Whether each of these incarnations is known to count its readers. An incarnation that has just joined does not
-    /// count its readers for a moment, and the thread looks it up again.
+    /// count its readers for a short time, and the thread then looks it up again.
     fn can_ask(&self, by_messages: bool) -> bool {
         let mut all = self.all.iter().flatten();
         by_messages || all.all(|other| other.readers.is_some())
@@ -67,8 +67,8 @@ impl ThreadReaders {
         self.node.transport == Transport::Rpc
     }
 
-    /// The thread's RPC endpoint. The endpoint is created at its first use, since it receives all datagrams of the
-    /// port.
+    /// The thread's RPC endpoint. The first use creates the endpoint, because the endpoint receives all datagrams of
+    /// the port.
     pub(crate) fn rpc(&self, port: &Port) -> &Rpc {
         self.rpc.get_or_init(|| {
             let rpc = Rpc::new(port.clone(), self.node.rpc);
@@ -94,7 +94,7 @@ impl ThreadReaders {
         }
     }
 
-    /// Looks up the other incarnations that may read, unless the thread knows them.
+    /// Looks up the other incarnations that may read, unless the thread knows the present set.
     pub(crate) fn look_around(&self, membership: &dyn Membership, desk: &LeaseDesk) {
         let changes = membership.roster_changes();
         let others = &mut *self.others.borrow_mut();

@@ -1,10 +1,11 @@
-//! One thread's state for locks: its calls, the locks that it still has to release, and the nodes on whose grants its
+//! One thread's state for locks: its calls, the locks that it must still release, and the nodes on whose grants its
 //! transactions rely.
 //!
 //! Invariants: a thread repeats the release of a lock on another node until that node has received the release. The
-//! thread declares that it relies on no lock of a dead node only when this is true and stays true. Transactions
-//! without a commit timestamp can then get none ([`crate::transaction::lock_set::LockSet::secure`]); transactions
-//! with one are counted. The refusal and the count happen on this thread, between two polls.
+//! thread declares that it relies on no lock of a dead node only when this is true and stays true. From then on, a
+//! transaction that relies on such locks gets no commit timestamp
+//! ([`crate::transaction::lock_set::LockSet::secure`]). Transactions that already have a commit timestamp are
+//! counted. The refusal and the count happen on this thread, between two polls.
 
 use crate::cluster::membership::Standing;
 use crate::services::lock::service::register;
@@ -21,11 +22,11 @@ use tarn_fabric::rpc::Rpc;
 use tarn_store::ids::ViewNumber;
 use tarn_store::placement::shard_map::ShardId;
 
-/// Another node of this process, from which the thread requests locks directly.
+/// Another compute node of this process, from which the thread requests locks directly.
 pub(crate) struct Peer {
     pub(crate) id: NodeId,
     pub(crate) services: Weak<NodeServices>,
-    /// The first cache line of the node's lock table. The table may no longer exist.
+    /// The first cache line of that node's lock table. That lock table may no longer exist.
     pub(crate) locks: *const u8,
 }
 
@@ -36,17 +37,17 @@ pub struct ThreadServices {
     pub(crate) rpc: OnceCell<Rpc>,
     /// Work that continues after its transaction has ended.
     pub(crate) closing: RefCell<Vec<Closing>>,
-    /// Empty lock sets that are kept for reuse, because their vectors have capacity.
+    /// Empty lock sets that are kept for reuse, because their vectors have capacity already.
     pub(crate) spare: RefCell<Vec<LockSet>>,
     /// The periods in which the thread's transactions began to take locks of their own node.
     pub(crate) periods: Periods,
-    /// The nodes from which the thread has requested locks without a message.
+    /// The other nodes from which the thread has requested locks without a message.
     pub(crate) peers: RefCell<Vec<Peer>>,
-    /// For each node, the number of secured transactions that rely on its grants.
+    /// For each other node, the number of secured transactions that rely on its grants.
     pub(crate) resting: RefCell<BTreeMap<NodeId, u32>>,
-    /// The view whose dead nodes the thread has handled.
+    /// The membership view whose dead nodes the thread has handled.
     pub(crate) view: Cell<ViewNumber>,
-    /// Whether the thread still has work for dead nodes that no new view announces.
+    /// Whether the thread still has work for dead nodes that no new membership view announces.
     pub(crate) watches: Cell<bool>,
     /// The dead incarnations on whose locks no transaction of this thread relies.
     pub(crate) acked: RefCell<BTreeSet<NodeId>>,
@@ -85,7 +86,7 @@ impl ThreadServices {
         owners.iter().for_each(|owner| *resting.entry(*owner).or_default() += 1);
     }
 
-    /// Counts the transaction no more, because its locks are released.
+    /// Removes the transaction from these counts, because its locks are released.
     pub(crate) fn rest_no_more(&self, owners: &[NodeId]) {
         let mut resting = self.resting.borrow_mut();
         for owner in owners {
@@ -97,8 +98,8 @@ impl ThreadServices {
         }
     }
 
-    /// The services of another node of this process, if it is a member. The thread calls the directory once for each
-    /// incarnation.
+    /// Returns the services of another node of this process, if that node is a member. The thread calls the directory
+    /// once for each incarnation.
     pub(crate) fn peer(&self, directory: &Directory, node: NodeId) -> Option<Arc<NodeServices>> {
         if let Some(peer) = self.peers.borrow().iter().find(|peer| peer.id == node) {
             return peer.services.upgrade().filter(|it| it.membership.is_member(node));
@@ -111,8 +112,8 @@ impl ThreadServices {
         Some(found)
     }
 
-    /// The cache line of a lock in the table of the shard's owner, as far as the owner is known. The result is a
-    /// hint.
+    /// The cache line of a lock in the table of the shard's owner, if the thread knows the owner. The result is only
+    /// a hint.
     #[inline(always)]
     pub(crate) fn lock_line(&self, shard: ShardId, hash: u64) -> *const u8 {
         let node = &*self.node;
@@ -131,7 +132,7 @@ impl ThreadServices {
         !self.resting.borrow().is_empty() || !self.is_idle()
     }
 
-    /// Whether no work continues after its transaction.
+    /// Whether the thread has no work that continues after its transaction.
     pub fn is_idle(&self) -> bool {
         self.closing.borrow().is_empty()
     }
@@ -166,7 +167,8 @@ impl ThreadServices {
 }
 
 impl Drop for ThreadServices {
-    /// A thread that ends while it relies on grants of other nodes never makes this declaration.
+    /// If a thread ends while it relies on grants of other nodes, it never declares that it relies on no lock of a
+    /// dead node.
     fn drop(&mut self) {
         if !self.rests_on_others() {
             self.node.leave(self.thread);

@@ -1,8 +1,8 @@
-//! The phases of a commit that systems with an undo log share: prepare, log, write, unlock.
+//! The phases of a commit that systems with an undo log have in common: prepare, log, write, unlock.
 //!
 //! Invariants: a transaction writes no data before every node has acknowledged its log. A transaction releases no
 //! lock before every replica has acknowledged its data. Each system's own commit decides in which order it awaits
-//! these phases, and when it validates which reads.
+//! these phases, and at which point it validates which reads.
 
 use super::in_place::{Writes, prepare as prepare_writes};
 use super::log::chain;
@@ -19,7 +19,7 @@ use tarn_store::ids::Failure;
 /// transaction's buffer.
 ///
 /// # Errors
-/// The transaction aborts because a leaf is locked or full. A failure of the fabric.
+/// A leaf is locked or full, so the transaction aborts. Returns an error if the fabric cannot complete a verb.
 #[inline]
 pub(crate) async fn change_leaves(
     system: &impl Structure,
@@ -32,9 +32,9 @@ pub(crate) async fn change_leaves(
     }
 }
 
-/// Decides the new versions of records and the bytes to write. If the log entry is longer than its log area,
-/// allocates blocks for the rest of the entry. Waits until the unlocks of the coordinator's earlier transactions are
-/// over.
+/// Decides the new versions of the transaction's records and the bytes that the commit will write. If the log entry
+/// is longer than its log area, also allocates blocks for the rest of the entry. Waits until the locks of the
+/// coordinator's earlier transactions are released.
 ///
 /// # Errors
 /// The log is too long; no memory is left; or the fabric fails.
@@ -54,9 +54,10 @@ pub(crate) async fn prepare(
     Ok(())
 }
 
-/// Sends the undo log to every replica of every group that the transaction will write. From here on, only the
-/// contents of the memory nodes tell whether the transaction has committed. Recovery that finds a log entry undoes
-/// the transaction's writes that may have landed. The undone records get versions that readers notice.
+/// Sends the undo log to every replica of every group that the transaction will write. From this point on, only the
+/// contents of the memory nodes show whether the transaction has committed. If recovery finds a transaction's log
+/// entry, it undoes the transaction's writes that may have landed. Recovery gives the restored records versions that
+/// readers notice.
 pub(crate) async fn log(
     system: &impl Structure,
     cx: &Context,
@@ -71,7 +72,7 @@ pub(crate) async fn log(
     send_log(cx, txn, groups).await.map_err(|_| unknown(cx, txn))
 }
 
-/// Writes the transaction's data to every replica.
+/// Writes the transaction's data to every replica of every group that the transaction writes.
 pub(crate) async fn write(
     system: &impl Structure,
     cx: &Context,
@@ -92,7 +93,8 @@ pub(crate) async fn write(
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))
 }
 
-/// Releases every lock that was granted to the transaction. The transaction does not wait for the release.
+/// Releases every lock that was granted to the transaction. The transaction does not wait until the locks are
+/// released.
 pub(crate) fn unlock(system: &impl Structure, cx: &Context, txn: &mut Txn) {
     if txn.locks.is_empty() {
         return;

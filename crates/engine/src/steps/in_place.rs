@@ -1,10 +1,10 @@
-//! The writes of a commit that changes records in place, for tables that keep one version per record. Decides the new
-//! versions and the bytes that change.
+//! Prepares the writes of a commit that changes records in place, for tables that keep one version per record. This
+//! module decides the records' new versions and the bytes that change.
 //!
-//! Invariant: if a record's new VERSION is in memory, the whole new record is in memory. VERSION is written in the
-//! same cache line as the record's other bytes, or after them. Each pending write also carries the old bytes that it
-//! replaces. A deletion leaves the record's slot without a body. The memory of a deleted record's body becomes free
-//! only after the commit, because undoing the transaction gives the body back to the slot.
+//! Invariant: if a record's new VERSION is in memory, the whole new record is in memory. A commit writes VERSION in
+//! the same cache line as the record's other bytes, or after the other bytes. Each pending write also carries the old
+//! bytes that it replaces. After a deletion, the record's slot has no body. The memory of a deleted record's body
+//! becomes free only after the commit, because an undo of the transaction gives the body back to the slot.
 
 use crate::site::Context;
 use crate::steps::index::changes::{
@@ -19,29 +19,30 @@ use tarn_store::index::hash_of;
 use tarn_store::layout::{KEY_AT, VERSION_AT, Version, WORD_BYTES};
 use tarn_store::placement::catalog::Table;
 
-/// The rules by which a variant writes.
+/// The rules by which a variant of a protocol writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writes {
-    /// If true, an update writes a record's bytes only up to the last changed byte; otherwise it writes all bytes of
-    /// the record.
+    /// If `changes_only` is true, an update writes a record's bytes only up to the last changed byte; otherwise it
+    /// writes all bytes of the record.
     pub(crate) changes_only: bool,
-    /// If true, an inserted record's version follows the VERSION of its slot and of its directory record. If false (a
-    /// planted bug), the inserted record's version begins again at the first version.
+    /// If `keeps_version` is true, an inserted record's version follows the VERSION of its slot and of its directory
+    /// record. If `keeps_version` is false (a planted bug), the inserted record's version begins again at the first
+    /// version.
     pub(crate) keeps_version: bool,
 }
 
-/// Decides the new versions and gathers the bytes to write.
+/// Decides the new versions and gathers the bytes that the commit will write.
 pub(crate) fn prepare(how: Writes, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // Takes the entries out of the transaction, so that the loop can read an entry while it changes the rest of the
-    // transaction.
+    // The function takes the entries out of the transaction, so that the loop can read an entry while it changes the
+    // rest of the transaction.
     let mut entries = std::mem::take(&mut txn.entries);
     for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
         let table = cx.table(entry.table);
         match entry.mode {
             Mode::Insert if entry.void => {
                 give_back_body(cx, txn, entry.body);
-                // Even an insert that was taken back may have made the bucket's chain longer, so the directory's
-                // version is raised.
+                // Even an insert that the transaction took back may have made the bucket's chain longer, so the
+                // function raises the directory's version.
                 raise_directory(txn, entry.directory_lock, Version::NEVER);
             }
             Mode::Update if entry.dirty.0 != 0 => prepare_update(how, txn, entry, table),
@@ -70,11 +71,11 @@ fn prepare_update(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
                 logged: true,
             });
         });
-        // VERSION is the last piece, so that a new VERSION in memory shows that the whole record is new.
+        // The piece of VERSION comes last, so that a new VERSION in memory shows that the whole record is new.
         version_piece(txn, entry.address, old_version, new_version);
         return;
     }
-    // One piece holds VERSION, KEY and the payload up to the last changed byte.
+    // One piece contains VERSION, KEY and the payload up to the last changed byte.
     let copy = BufferOffset(entry.payload.0 - table.slot.payload_at as u32);
     txn.round.set_word(copy.plus(VERSION_AT), new_version.word());
     let last = 63 - entry.dirty.0.leading_zeros() as usize;
@@ -85,9 +86,9 @@ fn prepare_update(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
     slot_pieces(txn, entry, copy, (VERSION_AT, end), true);
 }
 
-/// Adds pieces for the bytes `from..to` of a slot, whose new image is at `new`. The piece with the later cache lines
-/// comes first. The piece with VERSION's cache line comes last and is written whole, so that a new VERSION in memory
-/// shows that the whole record is new.
+/// Adds the pieces to write for the bytes `from..to` of a slot, whose new image is at `new`. The piece with the
+/// slot's later cache lines comes first. The piece with VERSION's cache line comes last and is written as a whole, so
+/// that a new VERSION shows that the whole record is new.
 fn slot_pieces(
     txn: &mut Txn,
     entry: &Entry,
@@ -138,7 +139,8 @@ fn prepare_insert(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
     txn.round.set_word(head.plus(VERSION_AT), new_version.word());
     txn.round.set_word(head.plus(KEY_AT), entry.key);
     txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
-    // The slot holds no record, so only its old VERSION and KEY are logged; its other old bytes do not matter.
+    // The slot contains no record, so the transaction logs only the slot's old VERSION and KEY; the slot's other old
+    // bytes do not matter.
     let end = match slot.body_at {
         None => slot.used_bytes().next_multiple_of(WORD_BYTES),
         Some(_) => slot.used_bytes(),
@@ -152,7 +154,7 @@ fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table) {
     match table.slot.body_at {
         None => version_piece(txn, entry.address, entry.version, new_version),
         Some(body_at) => {
-            // VERSION, KEY and BODY lie in one cache line and are written together.
+            // VERSION, KEY and BODY lie in one cache line, and one write contains all three.
             let end = body_at + WORD_BYTES;
             let head = txn.round.reserve_lines(end);
             txn.round.copy_within(entry.image, head, end);

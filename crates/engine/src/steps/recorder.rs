@@ -1,8 +1,8 @@
 //! Converts a transaction into its entry in a history.
 //!
-//! Invariant: a transaction that may write is entered in the history, with an unknown outcome, before its first write
-//! is sent. So a history contains every transaction that may have written, even if a coordinator never reports its
-//! end.
+//! Invariant: the history gets every transaction that may write, with an unknown outcome, before that transaction
+//! sends its first write. So a history contains every transaction that may have written, even if a coordinator never
+//! reports how the transaction ended.
 
 use crate::site::Context;
 use crate::transaction::ordered::Leaf;
@@ -20,10 +20,11 @@ use tarn_store::schema::{Cells, TableId};
 /// Merges the decisions about transactions in doubt: `told` has the decisions that callers received, and `contexts`
 /// have those that threads noted.
 ///
-/// A decision by a node's incarnation that is no member any more counts only if no other decision about the
-/// transaction is known. The reason is that this incarnation was expelled while it decided. The expelled incarnation
-/// may have read memory that has been lost since; in that case none of its decision was written. If its decision was
-/// written to memory, memory does not agree with the other decision.
+/// If a node's incarnation is no longer a member, its decision counts only if no other decision about the transaction
+/// is known. The cluster expelled this incarnation while it decided about the transaction. The expelled incarnation
+/// may have read memory that has been lost since; in that case memory contains nothing of its decision. If the
+/// expelled incarnation's decision was written to memory, memory contradicts the other decision about the
+/// transaction.
 pub fn decisions<'c>(
     told: Vec<(TxnId, Resolution)>,
     contexts: impl IntoIterator<Item = &'c Context>,
@@ -38,7 +39,7 @@ pub fn decisions<'c>(
     decided
 }
 
-/// Enters a transaction, whose data are about to be sent, in the history with an unknown outcome.
+/// Enters a transaction whose data will be sent next in the history, with an unknown outcome.
 #[cold]
 pub(crate) fn enter_doubt(cx: &Context, txn: &Txn) {
     if txn.entries.is_empty() && txn.ordered.leaves.is_empty() {
@@ -47,7 +48,7 @@ pub(crate) fn enter_doubt(cx: &Context, txn: &Txn) {
     enter(cx, txn, RecordedOutcome::Unknown);
 }
 
-/// Enters a transaction in the history, or replaces its entry once its outcome is known.
+/// Enters a transaction in the history, or replaces the transaction's entry once its outcome is known.
 #[cold]
 pub(crate) fn enter(cx: &Context, txn: &Txn, outcome: RecordedOutcome) {
     let Some((sink, invoked)) = &txn.recorded_in else { return };
@@ -79,9 +80,9 @@ fn record(cx: &Context, txn: &Txn, invoked: Nanos, outcome: RecordedOutcome) -> 
     RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes }
 }
 
-/// Records a leaf of an ordered index as if it were a record, whose key is the leaf's address. So if a scan misses an
-/// entry or sees it too early, the history shows that the scan read a leaf's version that contradicts its other
-/// reads.
+/// Records a leaf of an ordered index in the history as if the leaf were a record whose key is the leaf's address. So
+/// if a scan misses an index entry or sees it too early, the history shows that the version of a leaf contradicts the
+/// scan's other reads.
 fn record_leaf(
     cx: &Context,
     leaf: &Leaf,
@@ -97,14 +98,14 @@ fn record_leaf(
     reads.push(RecordedRead { table, key, version, present: true, fingerprint: 0 });
     if leaf.new_version != Version::NEVER {
         let (version, kind) = (leaf.new_version.counter(), WriteKind::Update);
-        // To undo a change of a tree node raises the node's version, even in systems where to undo a change of a
-        // record does not.
+        // The undo of a change of a tree node raises the node's version, even in systems in which the undo of a
+        // record's change does not.
         let undone = (cx.database().protocol.info().undone_node)(leaf.version.counter(), version);
         writes.push(RecordedWrite { table, key, version, kind, fingerprint: 0, undone });
     }
 }
 
-/// Returns the hash of the payload at `at`, or 0 if the transaction does not know the whole payload.
+/// Returns the hash of the payload at the position `at`, or 0 if the transaction does not know the whole payload.
 fn payload_fingerprint(cx: &Context, txn: &Txn, entry: &Entry, at: BufferOffset) -> u64 {
     let slot = &cx.table(entry.table).slot;
     if slot.is_out_of_line() && entry.cells != Cells::ALL {
@@ -131,8 +132,8 @@ fn recorded_read(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedRead>
 
 fn recorded_write(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedWrite> {
     let version = entry.new_version.counter();
-    // The version that an insert found is its directory's version, so it cannot be compared with the record's new
-    // version.
+    // The version that an insert found is the version of the directory record, so it cannot be compared with the
+    // record's new version.
     let is_same = entry.mode != Mode::Insert && entry.new_version == entry.version;
     if version == 0 || !entry.writable || is_same {
         return None;

@@ -1,7 +1,8 @@
-//! Walks over whole ordered indexes: each walk visits every node of every level, and begins at the leftmost node.
+//! Walks over whole ordered indexes: each walk visits every node of every level of one index, and begins at the
+//! leftmost node.
 //!
-//! Invariant: a walk only reads, and follows the NEXT pointers from one node to the next. A walk that runs at the
-//! same time as transactions relies only on nodes that are not locked. Each node of a walk must cover the key at
+//! Invariant: a walk only reads, and follows the NEXT pointers from one node to the next node. A walk that runs at
+//! the same time as transactions relies only on nodes that are not locked. Each node of a walk must cover the key at
 //! which the previous node ended. If a node does not cover this key, a node was removed during the walk, and the walk
 //! searches for the key from the root.
 
@@ -14,10 +15,11 @@ use tarn_store::index::btree::scan::{plan_node, settle_node};
 use tarn_store::layout::index_plan::Index;
 use tarn_store::layout::node::Node;
 
-/// Returns, for every level, the level's number and its leftmost node. The root comes first.
+/// Returns the number and the leftmost node of every level of the index. The root is the first node in the returned
+/// list.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub async fn leftmost(cx: &Context, index: &Index) -> Result<Vec<(u8, Address)>, Failure> {
     let (mut round, mut address, mut levels) = (Round::new(), index.root, Vec::new());
     loop {
@@ -36,7 +38,7 @@ pub async fn leftmost(cx: &Context, index: &Index) -> Result<Vec<(u8, Address)>,
 /// Reads the image of a tree node at the replica `position`.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub async fn read<'a>(
     cx: &Context,
     round: &'a mut Round,
@@ -52,11 +54,11 @@ pub async fn read<'a>(
     Ok(round.bytes(at, bytes))
 }
 
-/// Calls `visit` with every node of the level that begins at `address`. No transaction may change the tree during
-/// this call.
+/// Calls `visit` with every node of the index level that begins at the node at `address`. No transaction may change
+/// the tree during this call.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub async fn each_node(
     cx: &Context,
     index: &Index,
@@ -77,7 +79,7 @@ pub async fn each_node(
 /// this call.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub async fn entries(cx: &Context, index: &Index) -> Result<Vec<u8>, Failure> {
     let mut all = Vec::new();
     let Some((_, leaf)) = leftmost(cx, index).await?.pop() else { return Ok(all) };
@@ -92,10 +94,11 @@ pub async fn entries(cx: &Context, index: &Index) -> Result<Vec<u8>, Failure> {
     Ok(all)
 }
 
-/// Returns the addresses of all nodes except the root. No transaction may change the tree during this call.
+/// Returns the addresses of all nodes of an index except the root. No transaction may change the tree during this
+/// call.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub async fn below_root(cx: &Context, index: &Index) -> Result<Vec<Address>, Failure> {
     let mut all = Vec::new();
     for (_, first) in leftmost(cx, index).await?.into_iter().skip(1) {
@@ -104,30 +107,30 @@ pub async fn below_root(cx: &Context, index: &Index) -> Result<Vec<Address>, Fai
     Ok(all)
 }
 
-/// The maximum number of unlocked nodes that a walk reads in search of one next node. If a search reads more nodes,
-/// either other transactions change the tree as fast as it is read, or the tree is broken. An audit tells which of
-/// the two is true.
+/// The maximum number of unlocked nodes that a walk reads in search of one next node. If a walk reads more nodes than
+/// this, either other transactions change the tree as fast as the walk reads it, or the tree is broken. An audit can
+/// show whether the tree is broken.
 const LOOKS_MAX: usize = 4_096;
 
-/// The place that a walk has reached.
+/// The place that a walk over a tree has reached.
 pub struct Place {
     level: u8,
-    /// The address of the next node if it is known; otherwise null.
+    /// The address of the next node of the walk if it is known; otherwise null.
     next: Address,
-    /// The key at which the next node begins.
+    /// The key at which the next node of the walk begins.
     low: Vec<u8>,
 }
 
 /// The outcome of one step of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The node was not locked when it was read, so the walk has passed it.
+    /// The node was not locked when the walk read it, so the walk has passed the node.
     Past(Address),
-    /// A transaction held this node's lock, with this LOCK word; or (0) it was changing the node. The node's bytes
-    /// may still be undone, so the walk has not passed the node. The caller calls `next` again. The node may belong
-    /// to another level than the walk's current one.
+    /// A transaction held this node's lock with this LOCK word, or (word 0) changed the node while the walk read it.
+    /// A transaction may still undo the node's bytes, so the walk has not passed the node. The caller calls `next`
+    /// again to read the node once more. The node may belong to a level that differs from the walk's current level.
     Held(Address, u64),
-    /// The walk is over.
+    /// The walk has passed all nodes of the tree.
     End,
 }
 
@@ -135,13 +138,13 @@ pub enum Step {
 /// leaves.
 ///
 /// Invariant: the walk relies only on committed bytes. The walk trusts a node that was not locked and did not change
-/// during the read. The walk waits for any other node. Because of these rules, the walk passes each node that exists
-/// both when the walk begins and when it ends. The walk also passes new roots, because new levels arise at the top,
-/// which the walk reaches last.
+/// during the read. The walk waits for a node that was locked or that changed during the read. Because the walk waits
+/// for such nodes, it passes each node that exists both when the walk begins and when it ends. The walk also passes
+/// new roots, because the tree grows at the top, and the walk reaches the top last.
 pub struct Walk<'a> {
     cx: &'a Context,
     index: &'a Index,
-    /// `None`: the walk is over.
+    /// The place that the walk has reached; `None` after the end of the walk.
     place: Option<Place>,
     round: Round,
 }
@@ -152,18 +155,18 @@ impl<'a> Walk<'a> {
         Walk::resume(cx, index, None)
     }
 
-    /// Continues a walk at `place`. Begins at the leftmost leaf if `place` is `None`.
+    /// Continues a walk at `place`. The walk begins at the leftmost leaf if `place` is `None`.
     pub fn resume(cx: &'a Context, index: &'a Index, place: Option<Place>) -> Walk<'a> {
         let place = place.or_else(|| Some(Place::left_end(index, 0)));
         Walk { cx, index, place, round: Round::new() }
     }
 
-    /// The place that the walk has reached; `None` at the end of the walk.
+    /// Returns the place that the walk has reached, or `None` at the end of the walk.
     pub fn place(self) -> Option<Place> {
         self.place
     }
 
-    /// Passes the next node, or returns the node that is locked.
+    /// Passes the next node, or returns the node if it is locked.
     ///
     /// # Errors
     /// A failure of the fabric; `StaleAddress` if no node covers a key.
@@ -214,8 +217,8 @@ impl Place {
     }
 }
 
-/// The place where a walk continues after a node. This place is `None` after the root, because the root is the only
-/// node of the top level.
+/// Returns the place where a walk continues after a node. The returned place is `None` after the root, because the
+/// root is the only node of the top level.
 fn place_after(index: &Index, (address, node): (Address, Node<'_>), level: u8) -> Option<Place> {
     match node.high() {
         Some(high) => Some(Place { level, next: node.next(), low: high.to_vec() }),

@@ -1,6 +1,7 @@
 //! The list of transactions in doubt that one thread still has to settle.
 //!
-//! Invariant: this module only keeps the list. [`crate::session::settle`] settles the transactions.
+//! Invariant: this module only keeps the list of transactions in doubt. [`crate::session::settle`] settles the
+//! transactions in doubt.
 
 use crate::transaction::working_set::Txn;
 use std::cell::RefCell;
@@ -34,8 +35,8 @@ impl InDoubt {
         self.list.borrow().iter().map(|doubt| doubt.id).collect()
     }
 
-    /// The transactions whose coordinator was dropped. With `resting`, also the transactions whose coordinator is
-    /// idle.
+    /// The transactions whose coordinator was dropped. With `resting`, the list also contains the transactions whose
+    /// coordinator is idle.
     pub(crate) fn left(&self, resting: bool) -> Vec<TxnId> {
         let list = self.list.borrow();
         let is_left = |doubt: &&Doubt| doubt.left.is_some() && (resting || !doubt.is_awaited);

@@ -11,14 +11,14 @@ use tarn_fabric::backend::Detached;
 use tarn_fabric::rpc::CallFuture;
 use tarn_store::ids::{AbortReason, Timestamp, TxnId};
 
-/// A lock of another node. The lock is noted, requested or granted.
+/// A lock that this transaction noted, requested or was granted at another node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
     pub(crate) owner: NodeId,
     pub(crate) ask: Ask,
 }
 
-/// A message whose reply has not been processed.
+/// A message to another node whose reply has not been processed.
 pub(crate) struct Sent {
     pub(crate) owner: NodeId,
     pub(crate) call: CallFuture,
@@ -30,10 +30,11 @@ pub struct LockSet {
     pub(crate) own: Holds,
     /// The period since the transaction first held a lock of its own node, if the shards of such locks can move.
     pub(crate) period: Option<Period>,
-    /// The locks of other nodes. The locks before position `granted` are granted.
+    /// The locks of this transaction at other nodes. The locks before position `granted` in the list `remote` are
+    /// granted.
     pub(crate) remote: Vec<Remote>,
     pub(crate) granted: usize,
-    /// The nodes that may have granted locks.
+    /// The nodes that may have granted locks to this transaction.
     pub(crate) owners: Vec<NodeId>,
     pub(crate) sent: Vec<Sent>,
     pub(crate) refused: Option<AbortReason>,
@@ -51,7 +52,7 @@ pub struct LockSet {
 pub(crate) enum Closing {
     /// Writes that no coroutine awaits, with the locks that protect them.
     Writing {
-        /// The writes.
+        /// The writes that no coroutine awaits.
         writes: Detached,
         /// The locks that protect the writes.
         held: LockSet,
@@ -59,20 +60,22 @@ pub(crate) enum Closing {
         committed: Timestamp,
         /// The transaction, and the number of its coordinator.
         whose: (TxnId, u32),
-        /// Whether the coordinator was dropped. Then its number stays in use until the writes are done.
+        /// Whether the coordinator of the transaction was dropped. The number of a dropped coordinator stays in use
+        /// until the writes are done.
         is_orphan: bool,
     },
     /// Former bytes are being written back under the locks, with one batch for each memory node. The coordinator's
-    /// number stays in use until the writes are done.
+    /// number stays in use until the former bytes are written back.
     Restoring {
-        /// The batches. A batch that ends in an error was sent to a memory node that is down.
+        /// The batches that write back the former bytes. A batch that ends in an error was sent to a memory node that
+        /// is down.
         writes: Vec<Detached>,
         /// The locks that protect the writes.
         held: LockSet,
         /// The transaction, and the number of its coordinator.
         whose: (TxnId, u32),
     },
-    /// A message asks another node to release locks that it had granted.
+    /// A message to another node asks that node to release locks that it had granted.
     Releasing {
         /// The node that granted the locks.
         owner: NodeId,
@@ -80,7 +83,7 @@ pub(crate) enum Closing {
         txn: TxnId,
         /// The commit time of the transaction, if it committed.
         committed: Option<Timestamp>,
-        /// The call to the node, if a call is on its way.
+        /// The call to the node that granted the locks, if the call is on its way.
         call: Option<CallFuture>,
     },
 }

@@ -14,5 +14,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_store::history::RecordedTxn;
 
-/// A list in which coordinators of one thread record their transactions. The list outlives the coordinators.
+/// A list in which coordinators of one thread record their transactions. The list of recorded transactions outlives
+/// the coordinators.
 pub type HistorySink = Rc<RefCell<Vec<RecordedTxn>>>;

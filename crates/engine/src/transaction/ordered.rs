@@ -1,10 +1,10 @@
 //! A transaction's state in ordered indexes. The state consists of the scans, the leaves that were seen or locked,
-//! and the index entries that the transaction's changes add and remove.
+//! and the index entries that the transaction adds and removes.
 //!
-//! Invariant: each leaf is listed once, even if the transaction reached it in several ways, with the version that
-//! was seen first. A later version of the leaf would show another tree than the caller has seen. Vectors keep their
-//! capacity from transaction to transaction. A transaction without scans on tables without indexes does not use
-//! this state at all.
+//! Invariant: the state lists each leaf only once, with the version that the transaction saw first. A later version
+//! of the leaf would show a tree that differs from the tree that the caller has seen. The vectors keep their capacity
+//! from transaction to transaction. A transaction without scans on tables without indexes does not use this state at
+//! all.
 
 use crate::transaction::working_set::{Entry, FEW, NO_LOCK, Progress};
 use std::collections::BTreeMap;
@@ -23,45 +23,46 @@ use tarn_store::schema::{Cells, IndexId};
 /// A node of an ordered index that the transaction has read or locked.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf {
-    /// The index.
+    /// The index to which the node belongs.
     pub index: IndexId,
     /// The address of the node's LOCK word.
     pub address: Address,
-    /// The version that was seen.
+    /// The version of the node that the transaction saw first.
     pub version: Version,
-    /// The node's position in the list of locks, or [`NO_LOCK`].
+    /// The node's position in the transaction's list of locks, or [`NO_LOCK`] if the transaction has not requested
+    /// the node's lock.
     pub lock: u32,
-    /// The node's image, read under the lock.
+    /// The position of the node's image, read under the lock, in the round's buffer.
     pub image: BufferOffset,
     /// The node's version after the commit, if the node is written.
     pub new_version: Version,
     /// Whether a scan has returned entries of the node before the node was locked.
     pub shown: bool,
-    /// Whether the lock was granted.
+    /// Whether the node's lock was granted.
     pub is_held: bool,
 }
 
 /// An index entry that the transaction adds or removes.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// The index.
+    /// The index to which the transaction adds the index entry, or from which it removes the index entry.
     pub index: IndexId,
     /// The key of the index entry.
     pub key: KeyBytes,
     /// The position of the transaction's entry that makes the change.
     pub entry: u32,
-    /// Whether the index entry is added. Otherwise the index entry is removed.
+    /// Whether the index entry is added. If `adds` is `false`, the index entry is removed.
     pub adds: bool,
-    /// The progress of the protocol with this change.
+    /// The progress of the protocol with this change of the index.
     pub place: ChangePlace,
     /// A pointer to the node that is read or locked for this change.
     pub lead: Lead,
-    /// The number of leaves on the way that ended before the key.
+    /// The number of leaves that the search for the key passed because these leaves end before the key.
     pub hops: u8,
 }
 
 impl Change {
-    /// A change whose place is not known yet.
+    /// Creates a change of an index whose leaf is not known yet.
     pub fn new(index: IndexId, key: KeyBytes, entry: u32, adds: bool) -> Change {
         Change { index, key, entry, adds, place: ChangePlace::Unknown, lead: Lead::NONE, hops: 0 }
     }
@@ -70,62 +71,63 @@ impl Change {
 /// The place of the leaf that a change belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChangePlace {
-    /// The leaf must be located.
+    /// The protocol must still find the leaf.
     Unknown,
-    /// This inner node, or the root, is read in this round; its image goes to this position in the buffer.
+    /// This round reads this inner node, or the root, and puts its image at this position in the buffer.
     Inner(Address, BufferOffset),
-    /// The leaf at this address must be locked.
+    /// The protocol must lock the leaf at this address.
     At(Address),
-    /// The leaf's lock is requested or held. The number is the leaf's position among the leaves.
+    /// The transaction has requested the leaf's lock, or holds it. The number is the leaf's position in the list
+    /// `leaves`.
     Leaf(u32),
 }
 
 /// A transaction's state in ordered indexes: its scans, leaves and changes.
 #[derive(Default)]
 pub struct Ordered {
-    /// Whether this state must be cleared before the next transaction.
+    /// Whether this state of ordered indexes must be cleared before the next transaction.
     pub is_used: bool,
     /// Whether a scan or a look-up is not finished.
     pub pending: bool,
     /// The look-ups of whole keys.
     pub seeks: Vec<Seek>,
-    /// The look-ups before this position are finished, or a scan has taken them over.
+    /// The look-ups before this position in `seeks` are finished, or a scan has taken them over.
     pub sought: usize,
-    /// The number of look-ups that a scan has taken over.
+    /// The number of look-ups in `seeks` that a scan has taken over.
     pub taken_over: usize,
-    /// The scans. The elements from `live` on belong to an earlier transaction, and are kept for their allocated
-    /// memory.
+    /// The scans of this transaction, and the scans of earlier transactions. The scans from position `live` on belong
+    /// to earlier transactions, and are kept for their allocated memory.
     pub scans: Vec<ScanState>,
     /// The number of scans that the transaction has.
     pub live: usize,
-    /// Nodes that were read or locked.
+    /// The nodes that the transaction read or locked.
     pub leaves: Vec<Leaf>,
     /// A filter of 64 bits, with one bit for the address of each leaf. If an address's bit is not set, the address
     /// is not in `leaves`.
     seen: u64,
-    /// The positions of leaves by address, for a transaction of many leaves.
+    /// The positions in `leaves` by the address of the leaf, if the transaction has many leaves.
     by_address: BTreeMap<u64, u32>,
     /// The leaves that scans reached in this round.
     pub visits: Vec<Visit>,
-    /// The transaction's own changes, as scans show them.
+    /// The transaction's own changes of ordered indexes, in the form that scans show to the caller.
     pub own: Vec<Own>,
-    /// Whether `own` contains the changes that were made before this fetch.
+    /// Whether `own` contains the changes that the caller made before this fetch.
     pub has_own: bool,
-    /// The transaction's own changes, as the commit makes them.
+    /// The transaction's own changes of ordered indexes, in the form that the commit needs.
     pub changes: Vec<Change>,
     /// The splits that the transaction needs before it can be committed, because it found leaves full.
     pub needs: Vec<TreeWork>,
 }
 
 impl Ordered {
-    /// The nodes that the most recently planned round reads.
+    /// The nodes that the most recently planned round will read.
     pub(crate) fn planned(&self) -> impl Iterator<Item = Address> {
         let seeks = self.seeks[self.sought..].iter().map(|seek| seek.address);
         let scans = self.scans[..self.live].iter().filter(|scan| !scan.is_done);
         seeks.filter(|node| !node.is_null()).chain(scans.flat_map(|scan| scan.planned()))
     }
 
-    /// Clears the state of a transaction.
+    /// Clears the state that a transaction has in ordered indexes.
     #[cold]
     pub fn clear(&mut self) {
         (self.is_used, self.pending, self.live) = (false, false, 0);
@@ -140,7 +142,7 @@ impl Ordered {
         self.needs.clear();
     }
 
-    /// The state of the next scan.
+    /// Returns the state of the next scan.
     pub fn next_scan(&mut self) -> &mut ScanState {
         (self.is_used, self.live) = (true, self.live + 1);
         if self.scans.len() < self.live {
@@ -149,7 +151,7 @@ impl Ordered {
         &mut self.scans[self.live - 1]
     }
 
-    /// Hands a planned look-up over to a scan.
+    /// Notes that a scan takes over a planned look-up.
     pub fn seek_by_scan(&mut self, at: usize) {
         let Seek { index, key, .. } = self.seeks[at];
         self.next_scan().start(index, (key, key), 1, false);
@@ -163,7 +165,7 @@ impl Ordered {
         self.live + self.seeks.len() - self.taken_over
     }
 
-    /// The position of the leaf at an address, if the transaction has that leaf.
+    /// The position in `leaves` of the leaf at `address`, if the transaction has that leaf.
     #[inline]
     pub fn leaf_at(&self, address: Address) -> Option<usize> {
         if self.seen & Ordered::bit(address) == 0 {
@@ -175,7 +177,7 @@ impl Ordered {
         self.leaves.iter().position(|leaf| leaf.address == address)
     }
 
-    /// Adds the leaves to `by_address`, once the transaction has many leaves.
+    /// Adds all leaves to the map `by_address`, once the transaction has many leaves.
     #[cold]
     fn index_leaves(&mut self) {
         for (at, leaf) in self.leaves.iter().enumerate().skip(self.by_address.len()) {
@@ -183,13 +185,15 @@ impl Ordered {
         }
     }
 
-    /// The filter bit of an address. The addresses of two nodes differ by one or two kibibytes at least.
+    /// The bit that an address has in the filter `seen`. The addresses of two nodes differ by one or two kibibytes at
+    /// least.
     #[inline]
     fn bit(address: Address) -> u64 {
         1 << ((address.to_word() >> 10).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
     }
 
-    /// Notes a leaf that was seen or will be locked. Returns its position.
+    /// Adds to the list `leaves` a leaf that the transaction has seen or will lock. Returns the position of the leaf
+    /// in `leaves`.
     #[inline]
     pub fn note(&mut self, index: IndexId, visit: Visit, shown: bool) -> usize {
         self.is_used = true;
@@ -260,7 +264,8 @@ mod tests {
     use tarn_store::placement::catalog::Options;
     use tarn_store::schema::{ColumnId, ColumnType, IndexPart, TableId, TableSchema};
 
-    /// A table with a column `a` of eight bytes. Half of this column lies behind the version of the second line.
+    /// A table with a column `a` of eight bytes. Half of the column `a` lies behind the version in the second line of
+    /// the record.
     fn catalog() -> Catalog {
         let schema = TableSchema::new("t", 60).column("text", ColumnType::Bytes(28));
         let schema = schema.column("a", ColumnType::U64);

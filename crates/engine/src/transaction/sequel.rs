@@ -1,8 +1,8 @@
 //! A transaction's notes on further operations on records that it already has, and on mistakes of its caller.
 //!
-//! Invariant: most transactions request each record once, set the rows that they insert, and make no mistake. Such
-//! a transaction uses only one byte of this module, [`Notes`], which stays 0. Vectors keep their capacity from
-//! transaction to transaction.
+//! Invariant: most transactions request each record once, set the rows that they insert, and make no mistake. A
+//! transaction without inserts, further operations and mistakes uses only one byte of this module: [`Notes`], which
+//! stays 0. The vectors keep their capacity from transaction to transaction.
 
 use std::cell::{Cell, OnceCell};
 use tarn_fabric::round::BufferOffset;
@@ -15,14 +15,14 @@ use tarn_store::schema::{Cells, IndexId};
 pub struct Notes(Cell<u8>);
 
 impl Notes {
-    /// The caller requested something that is not possible. The next fetch reports it.
+    /// The caller requested something that is not possible. The next fetch reports this mistake of the caller.
     const MISTAKEN: u8 = 1;
-    /// The caller changed a row that cannot be changed. The commit reports it, once the records that were read are
-    /// validated.
+    /// The caller changed a row that cannot be changed. The commit reports this mistake of the caller, after it has
+    /// validated the records that were read.
     const MISUSED: u8 = 2;
-    /// Some operations wait until a fetch has brought their records.
+    /// Some operations wait until a fetch has brought the records that they need.
     const WAITING: u8 = 4;
-    /// Rows were inserted. Each of these rows must be set before the commit.
+    /// The transaction has inserted rows. The caller must set each inserted row before the commit.
     const INSERTS: u8 = 8;
 
     /// Whether the transaction has no notes to process.
@@ -37,24 +37,24 @@ impl Notes {
         self.0.get() & (Notes::MISTAKEN | Notes::WAITING) == 0
     }
 
-    /// Whether the next fetch reports a mistake.
+    /// Whether the next fetch reports a mistake of the caller.
     #[inline]
     pub fn is_mistaken(&self) -> bool {
         self.has(Notes::MISTAKEN)
     }
 
-    /// Whether some operations wait for a fetch.
+    /// Whether some operations wait for records that a fetch will bring.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.has(Notes::WAITING)
     }
 
-    /// Whether the commit reports a mistake.
+    /// Whether the commit reports a mistake of the caller.
     pub(crate) fn is_misused(&self) -> bool {
         self.has(Notes::MISUSED)
     }
 
-    /// Whether rows were inserted.
+    /// Whether the transaction has inserted rows.
     pub(crate) fn has_inserts(&self) -> bool {
         self.has(Notes::INSERTS)
     }
@@ -79,11 +79,12 @@ impl Notes {
 /// transaction already had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Existed {
-    /// The answer is not known before a fetch.
+    /// Only a fetch can tell whether the record existed.
     Unknown,
-    /// The answer is the database's answer, because the transaction has not changed the record's existence.
+    /// The database decides whether the record existed, because the transaction has not changed the record's
+    /// existence.
     AsFound,
-    /// The transaction's own earlier operations decide the answer.
+    /// The transaction's own earlier operations decide whether the record existed.
     Known(bool),
 }
 
@@ -94,15 +95,15 @@ pub(crate) struct Wish {
     pub(crate) entry: u32,
     pub(crate) mode: Mode,
     pub(crate) existed: Existed,
-    /// Whether no column may be set by this handle. The operation was to update an absent row, or to insert a row
-    /// that already exists.
+    /// Whether the handle of this operation allows no column to be set. The operation was to update an absent row, or
+    /// to insert a row that already exists.
     pub(crate) refuses: bool,
     /// Whether the caller intends the inserted row to be all zeros.
     pub(crate) zeros: bool,
 }
 
 impl Wish {
-    /// Creates an operation on an entry, with the answer to `existed`.
+    /// Creates a further operation on an entry, with the answer that `existed` will give.
     pub(crate) fn new(entry: usize, mode: Mode, existed: Existed, refuses: bool) -> Wish {
         Wish { entry: entry as u32, mode, existed, refuses, zeros: false }
     }
@@ -111,18 +112,18 @@ impl Wish {
 /// Work that waits for records that a fetch brings.
 #[derive(Clone, Debug)]
 pub(crate) enum Waiting {
-    /// This operation waits for these cells of its record.
+    /// This further operation waits until a fetch has brought these cells of its record.
     Wish { wish: u32, cells: Cells },
-    /// The row of this entry becomes zeros, because the transaction deletes it and inserts it again.
+    /// The row of this entry becomes all zeros, because the transaction deletes the row and inserts it again.
     Renewal { entry: u32 },
-    /// The transaction has already set these cells of this entry. After the fetch they are restored from their
-    /// position in the buffer.
+    /// The transaction has already set these cells of this entry. After the fetch, these cells are copied back from
+    /// the position `payload` in the buffer.
     OwnCells { entry: u32, payload: BufferOffset, dirty: Cells },
-    /// This scan begins after the fetch.
+    /// This scan begins after the next fetch.
     Scan(Box<LaterScan>),
 }
 
-/// A scan that shows operations that were requested before it in the same fetch.
+/// A scan that must show the operations that the caller requested before the scan in the same fetch.
 #[derive(Clone, Debug)]
 pub(crate) struct LaterScan {
     /// The scan's position among the transaction's scans.
@@ -133,12 +134,12 @@ pub(crate) struct LaterScan {
     pub(crate) backward: bool,
 }
 
-/// A transaction's further operations, waiting work, and its caller's first mistake.
+/// The further operations of a transaction, the work that waits for a fetch, and the first mistake of the caller.
 #[derive(Default, Debug)]
 pub struct Sequel {
     pub(crate) wishes: Vec<Wish>,
     pub(crate) waiting: Vec<Waiting>,
-    /// The caller's first mistake.
+    /// The caller's first mistake, as an explanation for the caller.
     mistake: OnceCell<Box<Explanation>>,
 }
 
@@ -150,7 +151,7 @@ impl Sequel {
         self.mistake.take();
     }
 
-    /// The caller's first mistake.
+    /// The caller's first mistake, as an explanation for the caller.
     pub(crate) fn mistake(&self) -> Option<&Explanation> {
         self.mistake.get().map(|mistake| &**mistake)
     }
@@ -164,13 +165,13 @@ impl Sequel {
         }
     }
 
-    /// Adds work to be done when the next fetch has brought the needed records.
+    /// Adds work that waits until the next fetch has brought the records that it needs.
     pub(crate) fn wait(&mut self, notes: &Notes, waiting: Waiting) {
         notes.note(Notes::WAITING);
         self.waiting.push(waiting);
     }
 
-    /// The position of the entry that waiting work is about. Returns `None` for a scan.
+    /// The position of the entry that this waiting work concerns. Returns `None` if the waiting work is a scan.
     pub(crate) fn entry_of(&self, waiting: &Waiting) -> Option<usize> {
         match *waiting {
             Waiting::Wish { wish, .. } => Some(self.wishes[wish as usize].entry as usize),
@@ -191,21 +192,22 @@ impl Sequel {
         self.waiting.iter().any(|it| matches!(it, Waiting::Scan(_)))
     }
 
-    /// Clears the bit for waiting work, if no work waits any more.
+    /// Clears the bit `WAITING`, if no work waits for a fetch any more.
     pub(crate) fn is_over(&mut self, notes: &Notes) {
         if self.waiting.is_empty() {
             notes.0.set(notes.0.get() & !Notes::WAITING);
         }
     }
 
-    /// Makes the next fetch fail with this explanation.
+    /// Makes the next fetch fail with this explanation of the caller's mistake.
     #[cold]
     pub(crate) fn note_mistake(&self, notes: &Notes, mistake: Explanation) {
         notes.note(Notes::MISTAKEN);
         let _ = self.mistake.set(Box::new(mistake)); // only the first mistake is kept
     }
 
-    /// Makes the commit fail with this explanation, if the records that were read so far have not changed.
+    /// Makes the commit fail with this explanation of the caller's mistake, if the records that were read so far have
+    /// not changed.
     #[cold]
     pub(crate) fn note_misuse(&self, notes: &Notes, mistake: Explanation) {
         notes.note(Notes::MISUSED);

@@ -1,11 +1,12 @@
-//! The working set of one transaction: the records that it has read, locked and changed. Protocols work on this
-//! data.
+//! The working set of one transaction: the records that it has read, locked and changed. Protocols read and change
+//! the working set.
 //!
-//! Invariant: the working set holds positions in the round's buffer, never references. Vectors keep their capacity
-//! from transaction to transaction, so a coordinator that has warmed up allocates no memory. An [`Entry`] is one
-//! record in one mode. An entry holds the caller's view of the record and the version that validation compares. A
-//! [`Lookup`] is an entry's search in the index. A lookup begins only for a record that is not at its expected
-//! place. A [`Lock`] must be released. A [`PendingWrite`] is bytes to be written under a lock.
+//! Invariant: the working set contains positions in the round's buffer, never references to the buffer. The vectors
+//! keep their capacity from transaction to transaction, so a coordinator that has warmed up allocates no memory. An
+//! [`Entry`] describes one record that the transaction uses in one access mode. An entry holds the caller's view of
+//! the record and the version that validation compares. A [`Lookup`] describes the search for an entry's record in
+//! the index. A lookup begins only for a record that is not at its expected address. A [`Lock`] describes a lock that
+//! the transaction must release. A [`PendingWrite`] describes bytes that the transaction will write under a lock.
 
 use crate::cluster::lease::LeaseWord;
 use crate::services::lock::versions::Stamp;
@@ -27,7 +28,7 @@ use tarn_store::index::prints::Prints;
 use tarn_store::layout::{Slot, Ticket, Version};
 use tarn_store::schema::{Cells, TableId};
 
-/// If a transaction has at most this many records or leaves, it searches them one by one.
+/// If a transaction has at most this many records or leaves, the engine searches them one by one.
 pub const FEW: usize = 64;
 /// The number of records that a transaction may have before it checks the limits.
 pub const ROOM_STEP: usize = 1024;
@@ -41,7 +42,7 @@ pub enum Intent {
     /// The transaction may read and write.
     #[default]
     ReadWrite,
-    /// The transaction only reads. In protocols with snapshots it reads a snapshot.
+    /// The transaction only reads. A protocol with snapshots lets a read-only transaction read a snapshot.
     ReadOnly,
 }
 
@@ -51,19 +52,19 @@ pub enum Intent {
 pub struct Stamps {
     /// The transaction to which the timestamps belong.
     pub of: Option<OwnerTag>,
-    /// A lower bound of its commit's timestamp.
+    /// A lower bound of the timestamp of the transaction's commit.
     pub lower: Timestamp,
-    /// The snapshot that it reads.
+    /// The timestamp of the snapshot that the transaction reads.
     pub start: Timestamp,
     /// The position of the commit in the order of all commits.
     pub commit: Timestamp,
-    /// The membership view before the transaction's last READs were sent. Later knowledge of membership may be
-    /// newer than the bytes that these READs returned.
+    /// The number of the membership view before the transaction's last READs were sent. The node's present membership
+    /// view may be newer than the bytes that these READs returned.
     pub view: ViewNumber,
 }
 
 impl Stamps {
-    /// No timestamp has been taken yet.
+    /// The value of the timestamps if the transaction has taken none yet.
     pub const NONE: Stamps = Stamps {
         of: None,
         lower: Timestamp::ZERO,
@@ -74,44 +75,45 @@ impl Stamps {
 }
 
 /// A record that a transaction requests for the first time. [`crate::steps::access::RecordAccess::add`] creates an
-/// entry from it.
+/// entry of the working set from this record.
 #[derive(Clone, Copy, Debug)]
 pub struct Added {
-    /// The key word.
+    /// The key word of the record.
     pub key: u64,
     /// The position of the full key in the round's buffer; 0 means that there is no full key.
     pub full_key: BufferOffset,
-    /// The key's hash in its table's index.
+    /// The hash of the key in the index of the record's table.
     pub hash: u64,
-    /// The purpose of the access.
+    /// The purpose of the access to the record.
     pub mode: Mode,
-    /// The cells that the caller wants.
+    /// The cells of the record that the caller wants.
     pub cells: Cells,
 }
 
 /// The access that a further operation on a fetched record needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Upgrade {
-    /// The operation needs more of the record's cells. These cells are read at the record's address, under the
-    /// record's lock if the transaction holds it.
+    /// The operation needs more of the record's cells. The next step reads these cells at the record's address, under
+    /// the record's lock if the transaction holds that lock.
     Cells,
-    /// The operation needs the right to change a record that was only read.
+    /// The transaction has only read the record, and the operation needs the right to change it.
     Lock,
     /// The operation inserts or deletes the record. So the operation needs the record's place in the index, and the
     /// right to change that place.
     Index,
 }
 
-/// The progress of the protocol with an entry. Each protocol uses the states that it needs.
+/// The progress of the protocol with an entry. Each protocol uses only the states that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// The record's place is unknown. The next step reads the record's home, at the entry's address.
+    /// The address of the record is unknown. The next step reads the record's home, whose address is in the entry.
     Home,
-    /// The record is not at its home, or the home does not tell. The next step searches the index.
+    /// The record is not at its home, or the image of the home does not show where the record is. The next step
+    /// searches the index for the record.
     Locate,
-    /// The record's address is probably known. The next step reads the record there.
+    /// The address of the record is probably known. The next step reads the record at its probable address.
     Direct,
-    /// The record's address is known. The next step locks the record and reads it again.
+    /// The address of the record is known. The next step locks the record and reads the record again.
     Lock,
     /// The record's payload lies outside its slot. The next step reads the payload.
     Body,
@@ -121,18 +123,18 @@ pub enum Progress {
 
 /// Names one record of one transaction, and the last operation on that record. The default value names no record.
 ///
-/// A handle is a number that belongs to the transaction, plus the position of an entry or of a further operation.
-/// One subtraction gives the position. The subtraction also detects handles of other transactions, because their
-/// numbers differ by far more than any position.
+/// A handle is the sum of a number of the transaction and the position of an entry or of a further operation. The
+/// engine subtracts the transaction's number from a handle to get the position. The subtraction also detects the
+/// handles of other transactions, because the transactions' numbers differ by far more than any position.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Handle(u64);
 
 impl Handle {
-    /// Positions from this number on belong to further operations.
+    /// Positions from this number on name further operations.
     const FURTHER: u64 = 1 << 32;
 
-    /// The handle number that position 0 has in the transaction with this tag. The numbers of a thread's successive
-    /// transactions are as far apart as possible.
+    /// The number of the handle that names position 0 of the transaction with this tag. The handle numbers of a
+    /// thread's successive transactions are as far apart as possible.
     #[inline]
     fn base(tag: OwnerTag) -> u64 {
         tag.word().wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -146,77 +148,79 @@ pub const NO_LOOKUP: u32 = u32::MAX;
 /// The value of an entry's version place if the slot's next image has not been made.
 pub const NO_PLACE: u8 = u8::MAX;
 
-/// One record of the transaction. An entry takes one and a half cache lines, and is built in place: see
+/// One record of the transaction. An entry takes one and a half cache lines, and is built in its final place: see
 /// docs/design/0006-embedded-speed.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The key word.
+    /// The key word of the record.
     pub key: u64,
-    /// The address of the record's home ([`Progress::Home`]). Once the record's slot is known, the address of the
-    /// slot.
+    /// The address of the record's home, as long as `progress` is [`Progress::Home`]. Once the record's slot is
+    /// known, this field contains the address of the slot.
     pub address: Address,
-    /// The record's version when it was fetched. For an absent record, the version of its directory record.
+    /// The version that the record had when it was fetched. For an absent record, this field contains the version of
+    /// the directory record.
     pub version: Version,
     /// The record's version after the commit, if the record is written.
     pub new_version: Version,
-    /// The cells that the caller wants.
+    /// The cells of the record that the caller wants.
     pub cells: Cells,
-    /// The cells that the caller changed.
+    /// The cells of the record that the caller changed.
     pub dirty: Cells,
     /// The address of a payload that lies outside the slot.
     pub body: Address,
     /// The position of the slot's image in the round's buffer.
     pub image: BufferOffset,
-    /// The position of the payload in the round's buffer. For an update, this is the payload that the caller
-    /// changes.
+    /// The position of the payload in the round's buffer. In an update, the caller changes the payload at this
+    /// position.
     pub payload: BufferOffset,
-    /// The position of the payload before the change. The old payload is kept only if the slot's image does not
-    /// contain the old payload in one piece ([`Slot::keeps_old_payload`]).
+    /// The position of the payload before the change, in the round's buffer. The old payload is kept only if the
+    /// slot's image does not contain the old payload in one piece ([`Slot::keeps_old_payload`]).
     pub old_payload: BufferOffset,
-    /// The position of the full key in the round's buffer. The value 0 means that there is no full key, because the
-    /// buffer's first bytes are never a key.
+    /// The position of the full key in the round's buffer. The value 0 means that the record has no full key, because
+    /// the buffer's first bytes are never a key.
     pub full_key: BufferOffset,
     /// The position of the record's lock in `locks`, or [`NO_LOCK`].
     pub lock: u32,
-    /// The position of the directory record's lock in `locks`, or [`NO_LOCK`].
+    /// The position of the lock of the directory record in `locks`, or [`NO_LOCK`].
     pub directory_lock: u32,
     /// The position of the entry's lookup in `lookups`, or [`NO_LOOKUP`].
     pub lookup: u32,
     /// The table of the record.
     pub table: TableId,
-    /// The purpose of the access.
+    /// The purpose of the access to the record.
     pub mode: Mode,
-    /// The progress of the protocol with this entry.
+    /// The progress of the protocol with the record.
     pub progress: Progress,
-    /// Whether the record exists. This flag is valid once the entry is fetched.
+    /// Whether the record exists. The flag `found` is valid once the record is fetched.
     pub found: bool,
-    /// Whether the fetched image is a snapshot of one moment. If so, a transaction that reads only this record
-    /// needs no validation.
+    /// Whether the fetched image shows the record at one single moment. If `stable` is set, a transaction that reads
+    /// only this record needs no validation.
     pub stable: bool,
-    /// Whether the caller has seen this version of the record without a lock on it. Validation then reads the
-    /// record again, and a later lock compares the version.
+    /// Whether the caller has seen this version of the record without a lock on it. If `watched` is set, validation
+    /// reads the record again, and a later lock of the record compares the version.
     pub watched: bool,
-    /// Whether another transaction had locked the record when it was read, with a lock that lets readers pass. Such
-    /// a reader must read the record again.
+    /// Whether another transaction held a lock that lets readers pass on the record when this transaction read it. A
+    /// reader that found a lock that lets readers pass must read the record again.
     pub marked: bool,
-    /// Whether nothing of this entry will be written, because the record was inserted and deleted again. Then
-    /// `writable` is false.
+    /// Whether the transaction writes nothing for this record, because it inserted the record and deleted it again.
+    /// If `void` is set, `writable` is false.
     pub void: bool,
-    /// Whether the transaction deleted an existing record and inserted it again. Then the whole record is written.
+    /// Whether the transaction deleted an existing record and inserted it again. If `renewed` is set, the transaction
+    /// writes the whole record.
     pub renewed: bool,
-    /// Whether the columns that the caller sets will be written. The transaction must have the right to change the
-    /// record, by any kind of lock. This flag stays `false` for an insert that finds its record, and for a change
-    /// of an absent record.
+    /// Whether the transaction will write the columns that the caller sets. The flag `writable` is set only if the
+    /// transaction holds a lock of any kind that allows it to change the record. The flag `writable` stays `false`
+    /// for an insert that finds its record, and for a change of an absent record.
     pub writable: bool,
-    /// The place of the new version, for a record whose versions lie in its slot. The place is set if the new
-    /// payload was put into the slot's next image. Otherwise the place is [`NO_PLACE`].
+    /// The place of the new version, for a record whose versions lie in its slot. The place is set if the new payload
+    /// is in the slot's next image. Otherwise the field `place` is [`NO_PLACE`].
     pub place: u8,
 }
 
 const _: () = assert!(size_of::<Entry>() == 96);
 
 impl Entry {
-    /// Creates the entry of a record about which nothing is known yet.
+    /// Creates the entry of a record about which the transaction knows nothing yet.
     #[inline(always)]
     pub fn new(table: TableId, key: u64, mode: Mode, cells: Cells, progress: Progress) -> Entry {
         Entry {
@@ -248,7 +252,7 @@ impl Entry {
         }
     }
 
-    /// The position of the old payload of a changed record, as contiguous bytes.
+    /// The position of the changed record's old payload, as contiguous bytes in the round's buffer.
     #[inline]
     pub fn payload_before(&self, slot: &Slot) -> BufferOffset {
         match slot.keeps_old_payload() {
@@ -257,107 +261,111 @@ impl Entry {
         }
     }
 
-    /// Whether the record is only read at its address. An insert that finds its record only reads it.
+    /// Whether the transaction only reads the record at its address. An insert that finds an existing record only
+    /// reads that record.
     #[inline]
     pub fn only_reads(&self) -> bool {
         self.mode == Mode::Read || self.mode == Mode::Insert
     }
 }
 
-/// A directory record that showed an absence, or a leaf that a scan has read, without a lock. Validation reads it
-/// again.
+/// A directory record that showed an absence, or a leaf that a scan has read, which the transaction has not locked.
+/// Validation reads the directory record or the leaf again.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// The address of the LOCK word. VERSION is the next word.
+    /// The address of the LOCK word of the directory record or the leaf. The VERSION word follows the LOCK word.
     pub address: Address,
-    /// The version that was read.
+    /// The version that the transaction read.
     pub version: Version,
-    /// Whether the check is no longer needed, because the transaction has locked the directory record since.
+    /// Whether validation can skip this check, because the transaction has locked the directory record since.
     pub covered: bool,
 }
 
 /// The kind of object that a lock protects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockKind {
-    /// The lock protects the record of an entry.
+    /// The lock protects the record of an [`Entry`].
     Record,
-    /// A bucket's directory record, an index header, or a node of an ordered index. VERSION of such an object is
-    /// written as a separate piece.
+    /// The lock protects a bucket's directory record, an index header, or a node of an ordered index. The transaction
+    /// writes VERSION of such an object as a separate piece.
     Directory,
 }
 
 /// The value by which this transaction holds a LOCK word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HeldAs {
-    /// The transaction's tag: no other transaction can use the record.
+    /// The word contains the transaction's tag, so no other transaction can use the record.
     #[default]
     Exclusive,
-    /// The transaction's tag with a mark that lets readers pass: see [`tarn_store::layout::LockMode::Intent`].
+    /// The word contains the transaction's tag with a mark that lets readers pass: see
+    /// [`tarn_store::layout::LockMode::Intent`].
     Intent,
-    /// The value of `Intent` or `Exclusive`, because the lock is being raised from `Intent` to `Exclusive`.
+    /// The word contains the value of `Intent` or `Exclusive`, because the transaction is raising the lock from
+    /// `Intent` to `Exclusive`.
     Either,
-    /// A lease of this transaction or another one. A lease ends by itself.
+    /// The word contains a lease of this transaction or of another transaction. A lease ends at its end time, without
+    /// a verb that releases it.
     Lease,
-    /// The transaction's own ticket in a word of tickets.
+    /// The transaction holds its own ticket in a word of tickets.
     Ticket(Ticket),
 }
 
 impl HeldAs {
-    /// Whether other transactions may read at the same time.
+    /// Whether other transactions may read the object while this transaction holds the lock.
     #[inline]
     pub fn is_shared(self) -> bool {
         matches!(self, HeldAs::Lease | HeldAs::Ticket(Ticket::Reader))
     }
 
-    /// Whether the verb that requested the lock was a CAS.
+    /// Whether the transaction requests the lock by a CAS.
     #[inline]
     pub fn is_by_cas(self) -> bool {
         !matches!(self, HeldAs::Ticket(_))
     }
 }
 
-/// A lock that was requested.
+/// A lock that the transaction requested.
 #[derive(Clone, Copy, Debug)]
 pub struct Lock {
-    /// The address of the LOCK word.
+    /// The address of the LOCK word of this lock.
     pub address: Address,
-    /// The value by which the transaction holds the word, if the lock was granted.
+    /// The value by which the transaction holds the LOCK word, if the lock was granted.
     pub held_as: HeldAs,
     /// The kind of object that the lock protects.
     pub kind: LockKind,
-    /// Whether the lock was granted.
+    /// Whether the lock was granted to the transaction.
     pub granted: bool,
-    /// Whether VERSION will be written.
+    /// Whether the transaction will write VERSION of the locked object.
     pub writes: bool,
-    /// Whether the bytes that may be written contain their VERSION but not the tag of their writer.
+    /// Whether the transaction may write bytes that contain their VERSION but not the tag of the transaction.
     pub nameless: bool,
-    /// VERSION as read under the lock.
+    /// The VERSION that the transaction read under the lock.
     pub old_version: Version,
-    /// The VERSION that will be written.
+    /// The VERSION that the transaction will write.
     pub new_version: Version,
-    /// For a bucket: the fingerprints that are written together with VERSION.
+    /// For the lock of a bucket: the fingerprints that the transaction writes together with VERSION.
     pub prints: Prints,
-    /// The position, in its round, of the CAS or FAA that requested the lock.
+    /// The position, in its round, of the CAS or FAA that requested this lock.
     pub verb: VerbIndex,
-    /// A word that was read from the LOCK word. In protocols that repeat a request, it is the word that blocked the
-    /// request and may be replaced. With tickets, it is the word that was found when the ticket was taken.
-    /// Otherwise it is 0.
+    /// A value that the transaction read from the LOCK word. In protocols that repeat a request, this field is the
+    /// value that blocked the request and may be replaced. With tickets, this field is the value that the transaction
+    /// found when it took the ticket. In all other cases, the field `met` is 0.
     pub met: u64,
-    /// Whether the request was refused, and must be repeated or waited for.
+    /// Whether the request for this lock was refused, so that the transaction must repeat the request or wait.
     pub is_due: bool,
-    /// The number of times that the request was repeated.
+    /// The number of times that the transaction repeated the request for this lock.
     pub asked_again: u8,
 }
 
 impl Lock {
-    /// Whether this lock's writes contain no tag of their writer. If the transaction logs such writes and then does
-    /// not make them, it removes its log entry.
+    /// Whether the writes under this lock do not contain the tag of the transaction that writes. If the transaction
+    /// logs writes without its tag and then does not make these writes, it removes its log entry.
     #[inline]
     pub fn writes_nameless(&self) -> bool {
         self.writes && self.nameless
     }
 
-    /// Creates a lock that was not requested yet and about which nothing is known.
+    /// Creates a lock that the transaction has not requested yet.
     #[inline(always)]
     pub fn unasked(address: Address, kind: LockKind, held_as: HeldAs) -> Lock {
         Lock {
@@ -381,45 +389,45 @@ impl Lock {
 /// Bytes to write under a lock, and the old bytes that they replace.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingWrite {
-    /// The address to write to.
+    /// The address at which the transaction will write the bytes.
     pub address: Address,
-    /// The new bytes, in the round's buffer.
+    /// The position of the new bytes in the round's buffer.
     pub new: BufferOffset,
-    /// The old bytes that they replace, in the round's buffer.
+    /// The position of the old bytes, which the new bytes replace, in the round's buffer.
     pub old: BufferOffset,
-    /// The number of bytes.
+    /// The number of bytes that the transaction will write.
     pub len_bytes: u32,
-    /// Whether the old bytes are logged. The old bytes of a record that does not exist are not needed.
+    /// Whether the transaction logs the old bytes. Recovery does not need the old bytes of a record that does not
+    /// exist.
     pub logged: bool,
 }
 
-/// A version that a transaction writes, in protocols with several versions. Such a version is listed from its
-/// preparation to the end of the transaction.
+/// A version of a record that a transaction writes, in protocols with several versions of a record. The list
+/// `written` contains such a version from its preparation to the end of the transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    /// The position of the transaction's entry.
+    /// The position in `entries` of the entry of the record.
     pub entry: u32,
-    /// The record's slot.
+    /// The address of the record's slot.
     pub slot: Address,
     /// The record's table.
     pub table: TableId,
-    /// The number of the version's cell in the slot.
+    /// The number of the slot's cell that contains the version.
     pub cell: u8,
-    /// Whether the slot held no record before.
+    /// Whether the slot contained no record before this transaction.
     pub came: bool,
-    /// The bytes that recovery writes back, in the round's buffer.
+    /// The position in the round's buffer of the bytes that recovery writes back.
     pub former: BufferOffset,
     /// The number of bytes that recovery writes back.
     pub former_bytes: usize,
-    /// The bytes that make the version visible, in the round's buffer. These bytes are INVISIBLE until the
-    /// transaction has a timestamp.
+    /// The position in the round's buffer of the bytes that make the version visible. The bytes that make a version
+    /// visible are INVISIBLE until the transaction has a timestamp.
     pub visible: BufferOffset,
-    /// The offset of these visible bytes in the slot.
+    /// The offset in the slot of the bytes that make the version visible.
     pub visible_at: u16,
-    /// The number of visible bytes.
+    /// The number of bytes that make the version visible.
     pub visible_bytes: u16,
-    /// The address of the discarded version's record, if a version is discarded and its record lies outside the
-    /// slot.
+    /// The address of the record of a version that the transaction discards, if that record lies outside the slot.
     pub discarded: Address,
 }
 
@@ -428,8 +436,8 @@ pub struct Written {
 pub struct Leases {
     /// The window of the transaction's reads, which began before its first READ, and the lease word at that time.
     pub reads_since: Option<(Window, LeaseWord)>,
-    /// The wait that began when the transaction's last lock was acknowledged. This field is set if the wait was
-    /// noted before the commit.
+    /// The wait that began when the transaction's last lock was acknowledged. The field `waits_since` is set if the
+    /// wait was noted before the commit.
     pub waits_since: Option<Wait>,
     /// The time when the transaction's present stage began, if its stages are timed.
     pub timed_since: Option<Nanos>,
@@ -439,118 +447,118 @@ pub struct Leases {
 
 /// One transaction: its entries, locks, writes, buffer and progress.
 pub struct Txn {
-    /// The transaction's name, which is also the value of its locks.
+    /// The transaction's name, which is also the value in the LOCK words that it holds.
     pub tag: OwnerTag,
     /// The number of the transaction's coordinator. The transaction uses the log area with this number.
     pub coordinator: u32,
-    /// The declared intent of the transaction. The intent stays the same from try to try.
+    /// The declared intent of the transaction. The intent stays the same from one try of the transaction to the next.
     pub intent: Intent,
     /// The number of earlier tries of the transaction.
     pub tries_before: u32,
-    /// The transaction's timestamps. A protocol with timestamps resets them.
+    /// The transaction's timestamps. A protocol with timestamps resets the transaction's timestamps.
     pub stamps: Stamps,
-    /// The verbs in flight, and the buffer.
+    /// The round's verbs that are in flight, and the buffer of the round.
     pub round: Round,
-    /// The caller's records, in the order in which they were requested.
+    /// The records that the caller requested, in the order of the requests.
     pub entries: Vec<Entry>,
-    /// Whether the transaction has had many records. This flag is set when more than [`FEW`] entries were searched,
-    /// or when the limits allowed more than [`ROOM_STEP`] records.
+    /// Whether the transaction has had many records. The flag `has_many` is set after a search among more than
+    /// [`FEW`] entries, or when the limits allowed more than [`ROOM_STEP`] records.
     pub has_many: bool,
     /// The number of records that the transaction may have before it checks the limits.
     pub room: usize,
-    /// The positions of entries by table and key, for a transaction of many records. The map contains the entries
-    /// that existed at the most recent search.
+    /// The positions of entries by table and key, for a transaction of many records. The map `by_key` contains the
+    /// entries that existed at the most recent search.
     pub by_key: HashTable<u32>,
     /// A filter of 256 bits, with one bit for the hash of each key. If a key's bit is not set, the key is not in
     /// `entries`.
     seen: [u64; 4],
-    /// A filter of 256 bits, like `seen`, for the addresses of locks that were requested.
+    /// A filter of 256 bits, like `seen`, for the addresses of the locks that the transaction requested.
     locked: [u64; 4],
-    /// The number of READs of homes in the round that is being planned, or of entries whose homes will be read in
-    /// that round.
+    /// The number of homes that the planned round reads, or the number of entries whose homes that round will read.
     pub at_home: usize,
-    /// The number of entries that are only noted, counted from the first entry that is not fetched. The homes of
-    /// noted entries will be read without a round, unless the same fetch also has other work.
+    /// The number of entries that the transaction has only noted, counted from the first entry that is not fetched. A
+    /// fetch reads the homes of noted entries without a round, unless the same fetch also has other work.
     pub noted: usize,
     /// The entry whose lock is requested in this round, in protocols that request one lock after the other.
     pub in_turn: Option<usize>,
-    /// The number of locks on records that a short commit can write: see the protocol.
+    /// The number of locks on records that a short commit of the protocol can write.
     pub short_locks: usize,
     /// Whether records were read by loads and stores under their locks, and some of these records were unusual.
     pub read_near: bool,
     /// The index lookups of the transaction's entries.
     pub lookups: Vec<Lookup>,
-    /// The entries before this position are fetched.
+    /// All entries before this position in `entries` are fetched.
     pub fetched: usize,
-    /// The directory records that validation reads again.
+    /// The directory records and leaves that validation reads again.
     pub checks: Vec<Check>,
-    /// The locks that must be released.
+    /// The locks that the transaction must release.
     pub locks: Vec<Lock>,
     /// The read locks that are set aside while the other locks are logged.
     pub shares: Vec<Lock>,
-    /// The bytes that will be written.
+    /// The bytes that the transaction will write.
     pub pieces: Vec<PendingWrite>,
     /// The blocks that continue the transaction's log entry, if the entry is longer than its log area.
     pub(crate) chain: Chain,
-    /// The transaction's locks in compute nodes.
+    /// The locks that the transaction holds in compute nodes.
     pub held: LockSet,
-    /// The version tables that are being read without a lock: the entry of each, and the earliest moment that its
-    /// contents can be of.
+    /// The version tables that the transaction is reading without a lock: the entry of each, and the earliest moment
+    /// that its contents can show.
     pub looks: Vec<(u32, Stamp)>,
-    /// The versions that will be written.
+    /// The versions of records that the transaction will write.
     pub written: Vec<Written>,
     /// The blocks that were allocated for this transaction, and the blocks that become free if the transaction
-    /// commits. Allocated blocks are freed if the transaction aborts.
+    /// commits. If the transaction aborts, its allocated blocks are freed.
     pub allocated: Vec<Allocated>,
-    /// The bucket in which an insert found slots of deleted records and no free slot. The bucket is swept before
-    /// the next try.
+    /// The bucket in which an insert found slots of deleted records and no free slot. The engine sweeps this bucket
+    /// before the next try of the transaction.
     pub to_sweep: Option<(TableId, Address)>,
-    /// The buckets whose sweep freed no slot since the first try. Inserts add a block to the chains of these
+    /// The buckets in which sweeps have freed no slot since the first try. Inserts add a block to the chains of these
     /// buckets.
     pub swept_in_vain: Vec<Address>,
     /// The groups that the transaction writes to.
     pub groups: Vec<tarn_fabric::address::GroupId>,
     /// The windows and waits of the transaction's leases.
     pub leases: Leases,
-    /// The nodes at which the transaction is counted as a reader, and the nodes that it asks, under explicit
-    /// leases.
+    /// Under explicit leases: the nodes that count the transaction as a reader, and the nodes to which it sends
+    /// requests.
     pub reading: Reading,
-    /// Whether a write may have been sent, or a log entry that recovery would use. From then on only resolution
-    /// decides the outcome.
+    /// Whether the transaction may have sent a write, or a log entry that recovery would use. Once `in_doubt` is set,
+    /// only resolution decides the outcome of the transaction.
     pub in_doubt: bool,
-    /// Whether locks are assumed to be granted and not requested. Only simulations use this.
+    /// Whether the engine assumes that locks are granted, and does not request them. Only simulations set the flag
+    /// `assumes_locks`.
     pub assumes_locks: bool,
     /// The number at which the transaction's handles begin.
     handles: u64,
     /// The notes of matters that the transaction must process before it may commit.
     pub notes: Notes,
-    /// The details of `notes`.
+    /// The further operations, waiting work and mistakes that the bits of `notes` announce.
     pub sequel: Sequel,
-    /// The error of a failed fetch. After such an error only a rollback can follow.
+    /// The error of a failed fetch. After a failed fetch, the transaction can only be rolled back.
     pub failed: Option<tarn_store::ids::Failure>,
-    /// The rounds that release earlier transactions' locks and whose completion has not been seen.
+    /// The rounds that release earlier transactions' locks and whose completions this coordinator has not seen.
     pub unlocking: Vec<Detached>,
-    /// Whether the last writes of the previous transaction ended in an error. Then its log is needed until it is
-    /// settled.
+    /// Whether the last writes of the previous transaction ended in an error. If `left_unshown` is set, the previous
+    /// transaction's log is needed until that transaction is settled.
     pub left_unshown: bool,
-    /// The history in which the transaction is recorded, if any, and the time when the transaction began.
+    /// The history that records the transaction, if any, and the time when the transaction began.
     pub recorded_in: Option<(HistorySink, Nanos)>,
     /// The transaction's state in ordered indexes.
     pub ordered: Ordered,
 }
 
-/// A block that a transaction allocates, or frees.
+/// A block that a transaction allocates or frees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allocated {
     /// The block's address.
     pub address: Address,
     /// The block's size in bytes.
     pub bytes: u32,
-    /// The use of the block.
+    /// The use that the transaction makes of the block.
     pub memory: Memory,
 }
 
-/// The use of a block that a transaction allocates, or frees.
+/// The use of a block that a transaction allocates or frees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
     /// The block holds a part of an index, and must be filled with zeros.
@@ -654,7 +662,7 @@ impl Txn {
     /// Clears the state that only a transaction of many records has.
     #[cold]
     pub(crate) fn forget_many(&mut self) {
-        // The room is smaller if the options allow a transaction fewer records.
+        // If the options allow fewer records per transaction, the limit `room` stays smaller than [`ROOM_STEP`].
         (self.has_many, self.room) = (false, self.room.min(ROOM_STEP));
         match self.by_key.capacity() > ROOM_STEP {
             true => self.by_key = HashTable::new(),
@@ -662,15 +670,16 @@ impl Txn {
         }
     }
 
-    /// Names the transaction and clears its buffer, which is enough for a transaction without a working set. All
-    /// other fields still belong to the previous transaction, and are not used until [`Txn::begin`].
+    /// Names the transaction and clears its buffer, for a transaction that needs no working set. All other fields
+    /// still belong to the previous transaction, and no code uses them until [`Txn::begin`].
     #[inline]
     pub(crate) fn begin_without_records(&mut self, tag: OwnerTag) {
         self.tag = tag;
         self.round.clear();
     }
 
-    /// Notes the hash of a key that is added. Returns whether a key with the same filter bit was noted before.
+    /// Adds the hash of a new key to the filter `seen`. Returns whether a key with the same filter bit was in the
+    /// filter before.
     #[inline(always)]
     pub fn note_again(&mut self, hash: u64) -> bool {
         let (word, bit) = Txn::bit(hash);
@@ -686,33 +695,34 @@ impl Txn {
         self.seen[word] & bit != 0
     }
 
-    /// Notes the hash of a key that is added.
+    /// Adds the hash of a new key to the filter `seen`.
     #[inline]
     pub fn note(&mut self, hash: u64) {
         let (word, bit) = Txn::bit(hash);
         self.seen[word] |= bit;
     }
 
-    /// The word and the bit of a hash in the filter. These hash bits are used for nothing else.
+    /// The position of the filter word, and the bit in this word, that belong to a hash. Only the filter uses these
+    /// bits of the hash.
     #[inline]
     fn bit(hash: u64) -> (usize, u64) {
         ((hash >> 46 & 3) as usize, 1 << (hash >> 40 & 63))
     }
 
-    /// Whether the transaction holds only locks for reading, and will write nothing.
+    /// Whether the transaction has only read locks, and will write nothing.
     #[inline]
     pub fn is_read_only(&self) -> bool {
         self.locks.iter().all(|lock| lock.held_as.is_shared())
     }
 
-    /// Notes the address of a lock that is requested.
+    /// Adds the address of a requested lock to the filter `locked`.
     #[inline]
     pub fn note_lock(&mut self, address: Address) {
         let (word, bit) = Txn::bit(spread(address));
         self.locked[word] |= bit;
     }
 
-    /// The position of the lock on `address`, if this transaction requested one and noted it.
+    /// The position in `locks` of the lock on `address`, if this transaction requested and noted that lock.
     #[inline]
     pub fn lock_on(&self, address: Address) -> Option<u32> {
         let (word, bit) = Txn::bit(spread(address));
@@ -722,16 +732,16 @@ impl Txn {
         self.locks.iter().position(|lock| lock.address == address).map(|index| index as u32)
     }
 
-    /// The lookup of an entry in the index.
+    /// Returns the lookup of an entry in the index.
     ///
     /// # Panics
-    /// If the entry has no lookup (a bug of the engine).
+    /// If the entry has no lookup, which is a bug of the engine.
     #[inline]
     pub fn lookup(&self, entry: &Entry) -> &Lookup {
         &self.lookups[entry.lookup as usize]
     }
 
-    /// Adds an entry. Returns its handle.
+    /// Adds an entry to `entries`. Returns the handle of the new entry.
     #[inline(always)]
     pub fn push(&mut self, entry: Entry) -> Handle {
         let handle = self.handle_of(self.entries.len());
@@ -750,8 +760,8 @@ impl Txn {
         Handle(self.handles.wrapping_add(Handle::FURTHER + wish as u64))
     }
 
-    /// The position of the entry that a handle names. If the handle names no entry, the position is beyond all
-    /// entries.
+    /// The position of the entry that a handle names. If the handle names no entry, the returned position is beyond
+    /// all entries.
     #[inline(always)]
     pub(crate) fn place_of(&self, handle: Handle) -> usize {
         handle.0.wrapping_sub(self.handles) as usize
@@ -776,7 +786,7 @@ impl Txn {
     }
 
     /// Notes that the checks on a directory record are no longer needed. The transaction has locked the directory
-    /// record, and has compared its version under the lock.
+    /// record, and has compared the directory record's version under the lock.
     pub fn cover(&mut self, directory: Address) {
         for check in self.checks.iter_mut().filter(|check| check.address == directory) {
             check.covered = true;

@@ -1,9 +1,9 @@
-//! Tests of logs that continue in blocks outside their log areas, when nodes die and futures are dropped.
+//! Tests of transaction logs that continue in blocks outside their log areas, when nodes die and futures are dropped.
 //!
 //! Invariant checked: a log entry that lacks a part, or contains another entry's part, does not count. Recovery
 //! handles a complete entry like any other entry. The log areas of these tests have only a few lines, so nearly every
-//! log continues in blocks. Every property of large log areas must hold, under every protocol, at whatever point a
-//! transaction dies or is dropped.
+//! log continues in blocks. Short logs in large log areas have the same properties. Long logs must have these
+//! properties under every protocol, at whatever point a transaction dies or is dropped.
 
 use crate::common::crash::{self, Found};
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, HALVES};
@@ -20,11 +20,11 @@ use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
-/// The size of a log area: room for the head of an entry and one or two locks.
+/// The size of a log area in bytes: enough for the head of an entry and one or two locks.
 const AREA_BYTES: u64 = 256;
 const ROWS: u64 = 60;
 
-/// A table whose rows together have a log of several blocks.
+/// Returns the shape of a cluster with a table whose rows together have a log of several blocks.
 fn shape(protocol: &'static str, (nodes, replicas): (usize, usize)) -> Shape {
     let mut shape = Shape::of(&[double("double", 80)]).protocol(protocol).nodes(nodes, replicas);
     (shape.options.log_bytes, shape.options.coordinators_max) = (AREA_BYTES, 8);
@@ -32,7 +32,7 @@ fn shape(protocol: &'static str, (nodes, replicas): (usize, usize)) -> Shape {
     shape
 }
 
-/// Sets all rows to `value`, inserts one more row and deletes one.
+/// Sets all rows to `value`, inserts one more row and deletes one row.
 async fn change(by: &mut Coordinator, value: u64) -> Result<(), Failure> {
     by.transact(async |tx| {
         let rows: Vec<_> = (0..ROWS).map(|key| tx.update(T, key, Cells::ALL)).collect();
@@ -49,7 +49,7 @@ async fn change(by: &mut Coordinator, value: u64) -> Result<(), Failure> {
     .await
 }
 
-/// Returns the value of all rows, which must be the same in each.
+/// Returns the value of the rows. All rows must have the same value.
 async fn value(by: &mut Coordinator) -> Result<u64, Failure> {
     by.transact(async |tx| {
         let rows: Vec<_> = (0..ROWS).map(|key| tx.read(T, key, Cells::ALL)).collect();
@@ -91,7 +91,8 @@ fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
             let mut last = 1;
             for polls in 0.. {
                 let ended = poll_times(pin!(change(&mut by, last + 1)), polls, || {});
-                // The same coordinator continues; it first resolves the transaction that was left in doubt.
+                // The same coordinator runs another transaction; the coordinator first resolves the transaction that
+                // was left in doubt.
                 block_on(by.transact(async |tx| Ok(tx.read(T, 0u64, Cells::ALL)))).unwrap();
                 world.assert_clean();
                 let now = block_on(value(&mut other)).unwrap();
@@ -107,7 +108,7 @@ fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
     }
 }
 
-/// The transaction's data and log reach memory in any order that the contract allows, until its node dies.
+/// Tests a transaction whose data and log reach memory in any order that the contract allows, until its node dies.
 #[test]
 fn a_dead_transaction_with_a_long_log_is_finished_or_undone() {
     for info in ALL.iter().filter(|it| it.caps.crash_recovery) {

@@ -1,8 +1,8 @@
 //! Tests that drop a transaction's future at every possible point.
 //!
-//! Invariant checked: a transaction is polled k times and dropped, for every k until it commits. The transaction has
-//! happened as a whole or not at all. After its coordinator has run its next transaction, no lock is held, and that
-//! next transaction succeeds.
+//! Invariant checked: the test polls a transaction k times and drops it, for every k until it commits. The
+//! transaction has happened as a whole or not at all. After its coordinator has run its next transaction, no lock is
+//! held, and that next transaction succeeds.
 
 use crate::common::*;
 use std::pin::pin;
@@ -18,7 +18,7 @@ const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 
 /// Runs a transaction with all kinds of accesses. In each table it moves one unit from record 1 to record 2, deletes
 /// the record that the previous call inserted, and inserts the next record. The transaction fetches twice for each
-/// table, and has a read to validate.
+/// table, and must validate one read.
 async fn mixture(tx: &mut Transaction<'_>, next: u64) -> Result<(), Failure> {
     for table in LAYOUTS {
         let rows = [1u64, 2].map(|key| tx.update(table, key, Cells::ALL));
@@ -88,7 +88,8 @@ fn drop_everywhere(
             by.context().growth.request(Shard { table: LAYOUTS[0], group: GroupId(0) });
         }
         if polls % 2 == 0 {
-            // The same coordinator continues; it first resolves the transaction that was left in doubt.
+            // The same coordinator runs another transaction; the coordinator first resolves the transaction that was
+            // left in doubt.
             block_on(by.transact(async |tx| Ok(tx.update(LAYOUTS[0], 4u64, Cells::ALL)))).unwrap();
         } else {
             block_on(by.transact(async |tx| Ok(tx.read(LAYOUTS[0], 4u64, Cells::ALL)))).unwrap();
@@ -155,8 +156,8 @@ fn dropping_transactions_without_end_takes_no_memory() {
     assert_eq!(world.assert_clean().records, 4);
 }
 
-/// The test drops the coordinator as well. Another coordinator of its thread runs next, under the same number or
-/// another one.
+/// Tests that the coordinator of a dropped transaction is dropped as well. Another coordinator of its thread runs
+/// next, under the same number or under another number.
 #[test]
 fn a_coordinator_that_is_dropped_in_doubt_leaves_no_locks() {
     for number in [0, 2] {

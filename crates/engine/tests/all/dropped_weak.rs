@@ -1,10 +1,10 @@
-//! Tests that drop a transaction's future between any two parts of its verbs in flight.
+//! Tests that drop the future of a transaction between any two parts of the transaction's verbs in flight.
 //!
 //! Invariant checked: the transaction has happened as a whole or not at all, and no lock stays held. The
-//! transaction's successor sees this, and so does the last reader. The successor is the same coordinator, another
+//! transaction's successor observes this, and so does the last reader. The successor is the same coordinator, another
 //! coordinator of its thread, another coordinator under its number on another thread, or a node that recovers its
-//! node. The invariant rests on two rules: rounds that follow a dropped round come after it, and a number in doubt
-//! belongs to its thread. The test also checks that it fails without the first rule.
+//! node. The invariant relies on two rules: rounds that follow a dropped round come after it, and a coordinator
+//! number in doubt belongs to its thread. Without the first rule, the test must find a violation.
 
 use crate::common::weak::{RETRY, WeakFabric};
 use crate::common::*;
@@ -26,19 +26,20 @@ use tarn_store::schema::{Cells, IndexId, IndexPart, Key, TableId, TableSchema};
 
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 const START: u64 = 1_000_000;
-/// A table that `mixture` does not access, so transactions on this table meet no locks of `mixture`.
+/// A table that `mixture` does not access. So transactions on this table meet no locks of `mixture`.
 const ASIDE: TableId = TableId(3);
 
-/// The successor of a transaction that was dropped.
+/// The successor of a transaction that the test dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
-    /// The same coordinator.
+    /// The same coordinator continues.
     Itself,
-    /// Another coordinator of the same thread under the same number; the first coordinator was dropped as well.
+    /// Another coordinator of the same thread continues under the same number, because the test dropped the first
+    /// coordinator.
     Successor,
-    /// Another coordinator on another thread of the same node, under the same number.
+    /// Another coordinator continues on another thread of the same node, under the same number.
     OtherThread,
-    /// Another node, which recovers the transaction's node.
+    /// Another node recovers the transaction's node.
     Recovery,
 }
 
@@ -52,7 +53,7 @@ struct Stage {
 }
 
 fn by(cx: &Rc<Context>, number: u32) -> Coordinator {
-    let deadline = Some(Nanos(100_000)); // a lock that stays must not hang the test
+    let deadline = Some(Nanos(100_000)); // if a lock stays held, the test must not hang
     let retry = Retry { deadline, ..RETRY };
     Coordinator::new(Rc::clone(cx), number, retry)
 }
@@ -67,7 +68,7 @@ impl Stage {
         let schemas =
             [narrow("narrow", 8), double("double", 8), apart("apart", 8), narrow("aside", 8)];
         let schemas: Vec<TableSchema> = schemas.into_iter().chain(more).collect();
-        // With one group, all logs under one number are at one place.
+        // With one group, all logs under one coordinator number are in one place.
         let (nodes, replicas) = [(3, 2), (1, 1), (2, 2)][seed as usize % 3];
         let fabric = WeakFabric::new(&Shape::of(&schemas).nodes(nodes, replicas), seed);
         let id = fabric.database.membership.join(NodeSlot(0)).unwrap();
@@ -98,7 +99,7 @@ impl Stage {
         ended.map(|result| result.expect("nothing is broken"))
     }
 
-    /// Runs coroutines until all have ended.
+    /// Runs the coroutines of an executor until all have ended.
     fn run_all(&self, mut executor: Executor<'_>) {
         let count = executor.live();
         for _ in 0..400_000 {
@@ -112,7 +113,7 @@ impl Stage {
     }
 }
 
-/// Moves one unit from record 1 to record 2 of each table, deletes a record and inserts the next record.
+/// Moves one unit from record 1 to record 2 of each table, deletes one record and inserts the next record.
 async fn mixture(tx: &mut Transaction<'_>, next: u64) -> Result<(), Failure> {
     for table in LAYOUTS {
         let rows = [1u64, 2].map(|key| tx.update(table, key, Cells::ALL));
@@ -164,7 +165,7 @@ async fn happened(by: &mut Coordinator) -> Result<u64, Failure> {
     })
 }
 
-/// Runs the successor, which settles the dropped transaction.
+/// Runs the successor of the dropped transaction. The successor settles that transaction.
 fn go_on(stage: &Stage, mut gone: Coordinator, next: Next) {
     let (fabric, [cx, beside]) = (&stage.fabric, &stage.threads);
     match next {
@@ -210,8 +211,8 @@ fn run(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     (ended.is_some(), seen == 1)
 }
 
-/// Another coordinator under the number begins immediately on another thread, and the first thread continues some
-/// time later.
+/// Tests that another coordinator under the number begins immediately on another thread. The first thread continues
+/// some time later.
 fn go_on_elsewhere(stage: &Stage, cx: &Rc<Context>, beside: &Rc<Context>) {
     let (fabric, ends) = (&stage.fabric, Cell::new(0));
     let later = Nanos(fabric.draw(600) as u64);
@@ -230,7 +231,7 @@ fn go_on_elsewhere(stage: &Stage, cx: &Rc<Context>, beside: &Rc<Context>) {
     assert_eq!(ends.get(), 2);
 }
 
-/// The node is declared dead, with its verbs in flight, and another node recovers it.
+/// Declares the node dead while its verbs are in flight. Then another node recovers the dead node.
 fn recover(stage: &Stage, gone: Coordinator) {
     let (fabric, dead) = (&stage.fabric, stage.node.id);
     fabric.database.membership.expel(dead);
@@ -275,8 +276,8 @@ fn without_order_behind_dropped_rounds_half_transactions_stay() {
     }
 }
 
-/// Asks `times` times how a transaction ended. The function tries again while a lock or a change of configuration
-/// prevents an answer.
+/// Asks `times` times how a transaction ended. If a lock or a change of configuration prevents an answer, the
+/// function tries again.
 async fn ask(by: &mut Coordinator, id: TxnId, times: u32) -> Vec<Resolution> {
     let mut told = Vec::new();
     for _ in 0..times {
@@ -286,8 +287,8 @@ async fn ask(by: &mut Coordinator, id: TxnId, times: u32) -> Vec<Resolution> {
     told
 }
 
-/// Another thread, another node and another coordinator ask by the transaction's name alone, while its own thread
-/// continues.
+/// Tests that all threads get the same answer. Another thread, another node and another coordinator ask by the
+/// transaction's identifier alone, while the transaction's own thread continues.
 #[test]
 fn all_callers_of_resolve_get_the_same_answer_as_memory() {
     let mut ends = [0; 2];
@@ -331,12 +332,12 @@ fn all_callers_of_resolve_get_the_same_answer_as_memory() {
         fabric.end();
     }
     println!("{} aborted, {} committed", ends[0], ends[1]);
-    // The wrong answer that other threads could get was "aborted".
+    // Without the rule that the test checks, other threads could get the wrong answer "aborted".
     assert!(ends[1] > 0, "{ends:?}");
 }
 
-/// A thread that ended left a transaction in doubt. No sweep settles this transaction, but the recovery of its node
-/// does.
+/// Tests a thread that ended and left a transaction in doubt. No sweep settles this transaction, but the recovery of
+/// the thread's node does.
 fn ends_with_its_node(stage: &Stage) {
     let (fabric, other, dead) = (&stage.fabric, &stage.other, stage.node.id);
     let swept = fabric.block_on(recovery::sweep(other, Pace::UNPACED)).unwrap();
@@ -349,7 +350,7 @@ fn ends_with_its_node(stage: &Stage) {
     assert!(audit.is_clean(), "{audit}");
 }
 
-/// The thread that left a number in doubt has ended. No coordinator may write a log under the number before recovery.
+/// Tests that no coordinator writes a log under a number in doubt before recovery, if the number's thread has ended.
 #[test]
 fn a_number_whose_thread_ended_in_doubt_is_refused() {
     let mut refused = 0;
@@ -393,13 +394,13 @@ const ORDERED: TableId = TableId(4);
 #[derive(Default)]
 struct Told {
     asked: Cell<u64>,
-    /// The number of transactions that have begun: for these, the work that an earlier transaction made necessary is
-    /// done.
+    /// The number of transactions that have begun. When a transaction begins, the work that an earlier transaction
+    /// made necessary is done.
     begun: Cell<u64>,
     acknowledged: Cell<u64>,
 }
 
-/// Inserts keys. If an insert leaves little room in a leaf, the leaf is split before the next insert begins.
+/// Inserts keys. If an insert leaves little space in a leaf, the leaf is split before the next insert begins.
 async fn insert(
     by: &mut Coordinator,
     keys: std::ops::Range<u64>,
@@ -420,7 +421,8 @@ async fn insert(
     Ok(())
 }
 
-/// Returns the number of keys that exist, both in the index and by lookup. The keys must be all keys from 0 on.
+/// Returns the number of keys that exist, both in the index and by lookup. The existing keys must be all keys from 0
+/// on, without a gap.
 async fn keys_there(by: &mut Coordinator, most: u64) -> Result<u64, Failure> {
     by.transact(async |tx| {
         let all = tx.scan(IndexId(0), Scan::prefix(IndexKey::new()));

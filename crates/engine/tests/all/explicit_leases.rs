@@ -2,9 +2,9 @@
 //! that the writer writes.
 //!
 //! Invariant checked: a writer waits for a reader on another node and on its own node. A writer waits for a reader
-//! that began after the writer had asked another node, and for a reader of a range. A writer waits for incarnations
-//! that cannot receive its question, and for no others. No reader stays counted, however its transaction ended. When
-//! a writer asks, its locks already keep new readers away.
+//! that began after the writer had asked another node, and for a reader of a range. A writer also waits for
+//! incarnations that cannot receive its question, and for no other incarnations. No reader stays counted, however its
+//! transaction ended. When a writer asks about readers, its locks already keep new readers away.
 
 #![allow(clippy::disallowed_methods, reason = "leases are measured by real time")]
 
@@ -28,8 +28,8 @@ use tarn_store::schema::range::{IndexKey, Scan};
 use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
-/// Longer than the reads of a test take. A writer that waits takes longer than this time, so the test notices the
-/// wait.
+/// The length of leases. A lease is longer than the reads of a test take. A writer that waits takes longer than a
+/// lease, so the test notices the wait.
 const LEASE_NS: u32 = 8_000_000;
 const LEASE: Duration = Duration::from_nanos(LEASE_NS as u64);
 
@@ -69,7 +69,7 @@ fn writing(
     }
 }
 
-/// Runs `during` once, after `reader` has read the records of `body` and while its window is open.
+/// Runs `during` once, after `reader` has read the records of `body` and while the reader's window is open.
 fn beside<R>(
     reader: &mut Coordinator,
     body: impl AsyncFn(&mut Transaction<'_>) -> Result<(), Failure>,
@@ -103,12 +103,12 @@ fn a_writer_waits_for_readers_of_its_records() {
         };
         assert_eq!(made(&mut reader, &mut writer, &[3, 4]), Made::Go);
         assert_eq!(made(&mut reader, &mut writer, &[4, 2]), Made::Wait);
-        // The reader runs on the writer's own node.
+        // In this case the reader runs on the writer's own node.
         let mut own = coordinator(writer.context(), 7);
         assert_eq!(made(&mut own, &mut writer, &[3]), Made::Go);
         assert_eq!(made(&mut own, &mut writer, &[1]), Made::Wait);
-        // A read of an absent record counts as well: an insert of that record waits, and an insert of another record
-        // does not.
+        // A read of an absent record counts as a read too: an insert of that record waits, and an insert of another
+        // record does not wait.
         let absent = async |tx: &mut Transaction<'_>| {
             tx.get_row(T, 77u64).await?;
             read(tx, T, &[1]).await
@@ -164,7 +164,7 @@ fn a_writer_waits_for_lives_that_do_not_answer() {
     assert_eq!(update(&mut writer, &[1]), Made::Wait);
     drop(dumb);
     assert_eq!(update(&mut writer, &[1]), Made::Go, "it runs nothing any more");
-    // This node was expelled, and may still run.
+    // This node was expelled, and may still run transactions.
     let second = world.join(2);
     membership.expel(second.id);
     assert_eq!(update(&mut writer, &[1]), Made::Wait);
@@ -195,8 +195,8 @@ fn writers_of_ranges_and_writers_of_rows_wait_for_range_readers() {
             tx.fetch().await
         })
     };
-    // The leaves tell which records are in a range. So a change of the leaves waits, and an update of one record in
-    // the range does not.
+    // The leaves tell which records are in a range. So a writer that changes leaves waits, and a writer that only
+    // updates one record in the range does not wait.
     assert_eq!(beside(&mut reader, scan, || update(&mut writer, &[3])), Made::Go);
     assert_eq!(beside(&mut reader, scan, || insert(&mut writer, 100)), Made::Wait);
     assert_eq!(insert(&mut writer, 101), Made::Go);
@@ -212,8 +212,8 @@ fn writers_of_ranges_and_writers_of_rows_wait_for_range_readers() {
     world.assert_clean();
 }
 
-/// A reader may read a record at which it was not counted when it began. No writer was told in time about such a
-/// read, so the reader is in no lease.
+/// Tests a reader that reads a record at which it was not counted when it began. No writer could notice such a read
+/// in time, so the reader is in no lease.
 #[test]
 fn a_reader_that_learns_further_keys_is_in_no_lease() {
     let schema = narrow("t", 4000).ordered("by_key");
@@ -247,7 +247,7 @@ fn a_reader_that_learns_further_keys_is_in_no_lease() {
     }
     let two = async |tx: &mut Transaction<'_>| read(tx, T, &[1, 2]).await;
     let third = async |tx: &mut Transaction<'_>| read(tx, T, &[3]).await;
-    // The first scan caches the path through the index.
+    // The first scan caches the path through the index, so later scans need fewer rounds.
     let _ = runs!(scan);
     assert!(runs!(two) && runs!(scan));
     assert!(!runs!(two, third) && !runs!(two, scan) && !runs!(scan, third) && !runs!(scan, scan));
@@ -264,7 +264,7 @@ fn readers_do_not_stay_counted() {
         Err::<(), Failure>(AbortReason::User.into())
     }));
     assert_eq!((given_up, counted(&reader)), (Err(AbortReason::User.into()), 0));
-    // This reader is refused, because another transaction is about to write the record.
+    // This reader is refused, because another transaction has locked the record and will write it.
     let refused = block_on(writer.transact(async |tx| {
         add_one(tx, T, &[1]).await?;
         read(tx, T, &[3]).await?;
@@ -299,13 +299,13 @@ fn readers_do_not_stay_counted() {
         );
     }
     assert_eq!(counted(&reader), 0);
-    // A transaction that reads one record commits without validation, and is not counted any more.
+    // A transaction that reads one record commits without validation. After that it is not counted any more.
     block_on(reader.transact(async |tx| read(tx, T, &[1]).await)).expect("alone");
     assert_eq!(counted(&reader), 0);
     world.assert_clean();
 }
 
-/// Returns the second node that joined.
+/// Returns the id of the node that joined second.
 fn dropped_node(world: &World) -> NodeId {
     world.database.membership.running()[1]
 }
@@ -343,9 +343,10 @@ impl<'a> Task<'a> {
 /// - Meanwhile the writer of x writes x, which no transaction reads.
 /// - A second reader reads the new x, and y.
 ///
-/// Then y is written, and read. If all these transactions committed, their order would be a cycle. The first reader
-/// comes after the writer of y, that writer after the second reader, the second reader after the writer of x, the
-/// writer of x after the writer of z, and the writer of z after the first reader. Returns the checker's finding.
+/// Then y is written, and another transaction reads it. If all these transactions committed, their order would be a
+/// cycle. The cycle is: the first reader comes after the writer of y, and that writer after the second reader. The
+/// second reader comes after the writer of x, the writer of x after the writer of z, and the writer of z after the
+/// first reader. Returns the checker's finding.
 fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Option<String> {
     let shape = Shape::of(&[narrow("t", 4)]).protocol("oocc").variant(variant);
     let world = World::new(&Shape { near: false, ..shape.leasing_reads(LEASE_NS) });
@@ -356,10 +357,11 @@ fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Optio
         block_on(by.transact(async |tx| read(tx, T, &[key]).await)).expect("alone");
         by.context().port.counts().rounds - before
     };
-    // Each coordinator's first transaction also prepares the coordinator, so the test runs it before.
+    // The first transaction of each coordinator also prepares the coordinator. So the test runs one transaction
+    // before.
     coordinators.iter_mut().for_each(|by| _ = rounds(by, 0));
     let by = &mut coordinators[0];
-    // A fetch reads y in its second round.
+    // For this key y, a fetch reads the record only in its second round.
     let y = (0..40).find(|&key| rounds(by, key) == 2).expect("some have no room at home");
     let mut at_home = (0..40).filter(|&key| rounds(by, key) == 1);
     let [x, z] = [(); 2].map(|()| at_home.next().expect("most have"));
@@ -374,13 +376,13 @@ fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Optio
     let mut writer_of_x = Task::of(d, async |tx| add_one(tx, T, &[x]).await);
     let mut second_reader = Task::of(e, async |tx| read(tx, T, &[x, y]).await);
     writer_of_y.poll(writer_polls);
-    // The reader may continue for this time after the writer of y has waited.
+    // After the writer of y has waited, the reader continues only after this time.
     std::thread::sleep(LEASE / 4);
     reader.poll(reader_polls);
     for others in [&mut writer_of_z, &mut writer_of_x, &mut second_reader] {
         others.poll(20);
     }
-    // The writer of y continues first, as far as it can alone.
+    // The writer of y continues first, as far as it can without the other transactions.
     let begun = Instant::now();
     while writer_of_y.ended.is_none() && begun.elapsed() < 2 * LEASE {
         writer_of_y.poll(1);
@@ -407,7 +409,7 @@ fn a_writer_excludes_readers_before_it_asks_for_them() {
         assert_eq!(find(variant), None, "{variant}");
     }
     let begun = Instant::now();
-    // Whether a reader is in lease depends on real time.
+    // The test tries several times, because whether a reader is in lease depends on real time.
     while begun.elapsed() < Duration::from_secs(60) {
         if let Some(finding) = find("corrected,-implicit,-exclusive-if-explicit") {
             assert!(finding.contains("of 5 transactions"), "{finding}");

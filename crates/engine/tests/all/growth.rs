@@ -1,7 +1,7 @@
 //! Tests of tables that grow far beyond their first layout, while transactions run on them.
 //!
-//! Checked: every record stays findable and no other record appears. A model, the checker, and an audit of every
-//! replica test this. A split that is abandoned leaves no change. A full heap causes no error. Chains and lookups
+//! Invariant checked: every record stays findable and no other record appears. A model, the checker, and an audit of
+//! every replica check this. An abandoned split leaves no change. A full heap causes no error. Chains and lookups
 //! stay short.
 
 #![allow(clippy::disallowed_methods, reason = "measures how long real threads take")]
@@ -40,7 +40,7 @@ pub fn tiny_of(protocol: &'static str, schema: &TableSchema, replicas: usize, sp
     World::new(&shape)
 }
 
-/// The tables with different kinds of slots.
+/// Returns tables with different kinds of slots.
 fn kinds() -> [TableSchema; 4] {
     [
         narrow("narrow", 8),
@@ -50,7 +50,7 @@ fn kinds() -> [TableSchema; 4] {
     ]
 }
 
-/// Calls `then` with a key of the type that the table has.
+/// Calls `then` with a key of the table's key type.
 fn with_key<R>(schema: &TableSchema, key: u64, then: impl FnOnce(Key<'_>) -> R) -> R {
     if schema.stored_key_bytes() == 0 {
         return then(Key::Word(key));
@@ -101,14 +101,15 @@ fn a_tiny_table_grows_large_and_loses_nothing() {
         }
     }
     for info in ALL[1..].iter().filter(|info| info.caps.growth) {
-        // Under these protocols a record of this table is in one line. LOTUS's tables with longer slots do not grow.
+        // Under these protocols a record of this table takes one cache line. LOTUS's tables with longer slots do not
+        // grow.
         for replicas in [1, 3] {
             grow_against_a_model(info.name, &half("half", 8), replicas);
         }
     }
 }
 
-/// Tests records in one line and in several lines; redo logs finish their growth.
+/// Tests the growth of tables whose records take one line or several lines, under protocols with redo logs.
 #[test]
 fn a_tiny_table_of_records_in_lines_grows_large_and_loses_nothing() {
     kinds().iter().for_each(|schema| grow_against_a_model("oocc", schema, 3));
@@ -118,7 +119,7 @@ fn a_tiny_table_of_records_in_lines_grows_large_and_loses_nothing() {
 pub fn grow_against_a_model(protocol: &'static str, schema: &TableSchema, replicas: usize) {
     let world = tiny_of(protocol, schema, replicas, 4);
     let mut by = world.coordinator(0, 512);
-    // This coordinator never splits a bucket, so its view of the index is always older.
+    // This coordinator never splits a bucket, so its view of the index is always older than the index.
     let mut reader = world.coordinator(1, 0);
     let mut model = BTreeMap::new();
     for turn in 0..4_000u64 {
@@ -227,7 +228,7 @@ fn run_two_threads(world: &World, schema: &TableSchema, turns: u64, keys: u64) -
     run
 }
 
-/// Returns the number of records that should exist, computed from the last write of each key.
+/// Returns the number of records that should exist. The function computes it from the last write of each key.
 fn records_left(history: &[RecordedTxn]) -> u64 {
     let mut last = BTreeMap::new();
     for txn in history.iter().filter(|txn| txn.outcome == RecordedOutcome::Committed) {
@@ -272,7 +273,7 @@ pub fn grow_under_threads(protocol: &'static str, schema: &TableSchema, replicas
     assert!(splits > 200, "{splits}");
 }
 
-/// Inserts keys until a split is due, and disables splits meanwhile.
+/// Inserts keys until a split is needed, and prevents splits meanwhile.
 pub fn crowd(by: &mut Coordinator, keys: std::ops::Range<u64>) {
     by.context().growth.enable(false);
     fill(by, T, keys);
@@ -332,7 +333,7 @@ pub fn give_way(protocol: &'static str, schema: &TableSchema) {
         let cx = Rc::clone(by.context());
         let before = cx.metrics.snapshot();
         cx.growth.request(SHARD);
-        // The split adds the segment, and then finds the bucket's records locked.
+        // The split adds the segment. After that it finds the bucket's records locked.
         assert_eq!(by.transact(async |_| Ok(())).await, Ok(()));
         let spent = cx.metrics.snapshot().since(&before);
         assert_eq!((spent.splits, spent.splits_refused), (0, 1));
@@ -355,7 +356,7 @@ pub fn give_way(protocol: &'static str, schema: &TableSchema) {
 fn a_full_heap_is_no_error_of_the_transaction_that_asked_for_growth() {
     let schema = narrow("narrow", 8);
     let mut shape = Shape::of(std::slice::from_ref(&schema));
-    shape.options.spare_bytes = 0; // four chunks
+    shape.options.spare_bytes = 0; // the heap has four chunks
     let world = World::new(&shape);
     let mut by = world.coordinator(0, 0);
     let mut inserted = 0;
@@ -398,7 +399,8 @@ fn records_apart_are_neither_lost_nor_shared() {
     let schema = apart("apart", 8);
     let world = tiny(&schema, 1, 4);
     let mut by = world.coordinator(0, 0);
-    // Deletes leave the memory of bodies unused, inserts reuse it, and splits move the pointers to bodies.
+    // Deletes leave the memory of record bodies unused, inserts reuse this memory, and splits move the pointers to
+    // bodies.
     for turn in 0..6_000u64 {
         let key = by.rng().random_range(0..800u64);
         let delete = by.rng().random_range(0..3) == 0;
@@ -443,7 +445,7 @@ async fn bodies(cx: &Rc<Context>) -> Vec<u64> {
     bodies
 }
 
-/// Returns keys that are spread over all values of a word.
+/// Returns the key for an index. The keys are spread over all values of a word.
 fn scattered(index: u64) -> u64 {
     tarn_fabric::rng::mix(index)
 }
@@ -485,7 +487,7 @@ fn chains_and_lookups_stay_short() {
     let blocks = (audit.buckets + audit.overflow_blocks) as f64 / audit.buckets as f64;
     let load = records as f64 / (audit.buckets * 8) as f64;
 
-    // This node has just joined, so its view of the index is that nothing has grown.
+    // This node has just joined. In its view of the index, nothing has grown.
     let mut reader = world.coordinator(1, 0);
     let before = reader.context().port.counts();
     let probes = records / 4;

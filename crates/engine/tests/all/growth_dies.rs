@@ -1,9 +1,9 @@
-//! A node that lets an index grow dies at every step of the growth, under redo logs. Other nodes either finish the
+//! Tests a node that dies at every step of the growth of an index, under redo logs. Other nodes either finish the
 //! growth or leave no trace of it.
 //!
 //! Invariant checked: after recovery no lock is held, copies are equal, each record is at the position to which its
 //! key leads, and the index can grow further. The invariant also holds if the memory node with the locks dies at the
-//! same time. If the header is not written first, the test notices a violation.
+//! same time. If a variant does not write the header first, the test finds a violation.
 
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
@@ -23,7 +23,7 @@ use tarn_store::schema::{Cells, TableSchema};
 const SHARD: Shard = Shard { table: TABLE, group: GroupId(0) };
 const RECORDS: u64 = 60;
 
-/// A test case: the function that defines a table's records, and the variant.
+/// A test case: the function that defines a table's records, and the variant of the protocol.
 type What = (fn(&str, u64) -> TableSchema, &'static str);
 
 /// Creates a cluster with a table that has far too many records, on memory nodes 0 and 1, and with a spare node.
@@ -65,9 +65,9 @@ fn wrong(fabric: &WeakFabric, by: &mut Coordinator) -> Option<String> {
     (!is_whole).then(|| format!("{audit}; missing: {missing:?}"))
 }
 
-/// Lets the index grow by `grown` steps. Then a node begins the next step and dies after `steps` steps of the fabric;
-/// if `beside`, the primary dies too. Returns whether the growth had ended, and the violations. Adds the counts of
-/// recovery events to `events`.
+/// Lets the index grow by `grown` steps. Then a node begins the next step and dies after `steps` steps of the fabric.
+/// If `beside` is true, the primary dies too. Returns whether the growth had ended, and the violations. Adds the
+/// counts of recovery events to `events`.
 fn die(
     what: What,
     (grown, steps): (usize, usize),
@@ -106,8 +106,8 @@ fn die(
     (ended.is_some(), wrong)
 }
 
-/// Finds the first point of death that leaves a violation, in the growth by a new segment and in the first splits
-/// into that segment.
+/// Finds the first point of death that leaves a violation. The points lie in the growth by a new segment and in the
+/// first splits of buckets into that segment.
 fn first_wrong(what: What, beside: bool, events: &mut [u64; 2]) -> Option<String> {
     for grown in 0..3 {
         for steps in 1.. {
@@ -125,7 +125,7 @@ fn first_wrong(what: What, beside: bool, events: &mut [u64; 2]) -> Option<String
 
 #[test]
 fn growth_whose_node_dies_at_any_step_is_finished_or_leaves_nothing() {
-    // The tables have records of one line, and of half a line.
+    // The tables have records of one cache line, and records of half a line.
     let records = [narrow as fn(&str, u64) -> TableSchema, half];
     for (records, beside) in records.into_iter().flat_map(|it| [(it, false), (it, true)]) {
         let (mut events, what) = ([0; 2], (records, "corrected"));

@@ -18,7 +18,7 @@ use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
 const LOTUS: &str = "lotus";
-/// The number of keys, which is large enough for chains of several blocks.
+/// The number of keys. This number is large enough for chains of several blocks.
 const KEYS: u64 = 120;
 
 #[test]
@@ -45,8 +45,8 @@ fn a_split_under_lotus_gives_way_to_a_transaction() {
     give_way(LOTUS, &half("half", 8));
 }
 
-/// A snapshot reads all keys and some missing keys. Between two of the snapshot's steps a split runs to its end.
-/// Returns whether the snapshot is right for every number of steps of snapshot and split before that moment.
+/// A snapshot reads all keys and some absent keys. Between two of the snapshot's steps a split runs to its end.
+/// Returns whether the snapshot is right for every number of steps that the snapshot and the split take before.
 fn is_whole_beside_splits(variant: &str) -> bool {
     let there = |key: u64| (key < KEYS).then_some(key);
     let all: Vec<Option<u64>> = (0..KEYS + 8).map(there).collect();
@@ -86,8 +86,8 @@ fn a_snapshot_beside_a_split_misses_no_record_if_it_reads_again() {
     assert!(!is_whole_beside_splits("corrected,-second-look"));
 }
 
-/// Reads records, moves them by a split, and then changes them. Returns whether the records have the changed values.
-/// The reads have cached the version tables.
+/// Reads records, moves them by a split, and then changes them. The reads have cached the version tables. Returns
+/// whether the records have the changed values.
 fn are_changed_where_they_moved(variant: &str) -> bool {
     let mut shape = Shape::of(&[narrow("narrow", 8)]).protocol(LOTUS).variant(variant);
     shape.options.layout = LayoutKind::MultiVersion { cells: 1, records: Records::Apart };
@@ -120,8 +120,8 @@ fn version_tables_that_have_moved_are_not_remembered() {
     assert!(!are_changed_where_they_moved("corrected,-forget-moved"));
 }
 
-/// The thread of a split stops after some steps, in memory that takes verbs in any order. Another node recovers the
-/// split, finds every record, and continues splitting.
+/// Tests a split whose thread stops after some steps, in memory that executes verbs in any order. Another node
+/// recovers the split, finds every record, and splits more buckets.
 #[test]
 fn a_split_whose_coordinator_dies_at_any_moment_loses_nothing() {
     let mut began = [0, 0];

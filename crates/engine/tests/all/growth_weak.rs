@@ -1,8 +1,8 @@
-//! Tests of splits under every order that the contract allows. Tables grow from four buckets on, over the weakest
-//! fabric, with three compute nodes whose views of the index are older than the index.
+//! Tests of splits under every order that the contract allows. Tables with four buckets at first grow on the weakest
+//! fabric. Three compute nodes have views of the index that are older than the index.
 //!
 //! Invariant checked: histories are strictly serializable, no lock stays held, replicas are equal, and every record
-//! is at the position to which its key leads. Runs are deterministic: a seed that fails once fails always.
+//! is at the position to which its key leads. Runs are deterministic: if a seed fails once, it fails always.
 
 use crate::common::mix::{self, ANYTHING, Mix};
 use crate::common::orders::{self, Work};
@@ -12,14 +12,14 @@ use tarn_engine::site::metrics::Tally;
 use tarn_fabric::clock::Nanos;
 use tarn_store::layout::{LayoutKind, Records};
 
-/// The mix with mostly inserts, of keys that have not been used yet.
+/// A mix with mostly inserts, of keys that have not been used yet.
 const GROWING: Mix = Mix { keys: 80, wishes: 3, modes: [3, 1, 6, 1], user_abort_in: 0, ..ANYTHING };
 const WORK: Work = Work { mix: GROWING, count: 60, deadline: Nanos(80_000), remembers: true };
 const LOTUS: &str = "lotus";
 const OOCC: &str = "oocc";
-/// The length of the leases of OOCC's readers: the time of some rounds.
+/// The length of the leases of OOCC's readers. A lease lasts as long as some rounds.
 const READ_LEASE_NS: u32 = 60;
-/// A planted bug must show within this number of seeds, counted from the seed that its test names.
+/// The number of seeds within which a planted bug must show, counted from the seed that its test names.
 const WITHIN: u64 = 200;
 
 /// Runs one schedule. Returns the counts, and the violation if there is one.
@@ -28,13 +28,13 @@ fn run(protocol: &'static str, variant: &str, seed: u64) -> (Tally, Result<(), S
     let mut shape = mix::shape(replicas, replicas, variant).protocol(protocol);
     shape = shape.leasing_reads(READ_LEASE_NS);
     if protocol == LOTUS {
-        // A slot with one version is one line, and only buckets of such slots can be split.
+        // A slot with one version takes one cache line, and only buckets of such slots can be split.
         shape.options.layout = LayoutKind::MultiVersion { cells: 1, records: Records::Auto };
     }
     orders::run(&shape, WORK, seed)
 }
 
-/// Runs these schedules, none of which may have a violation. Returns the number of buckets that were split.
+/// Runs these schedules, none of which may find a violation. Returns the number of buckets that were split.
 fn splits_in(seeds: std::ops::Range<u64>, protocol: impl Fn(u64) -> &'static str) -> u64 {
     let mut tally = Tally::default();
     for seed in seeds {
@@ -68,9 +68,8 @@ fn splits_under_lotus_are_strictly_serializable_under_any_order() {
     assert!(splits > 3 * seeds, "{splits} splits in {seeds} schedules");
 }
 
-/// Switches off each rule of splits whose absence these schedules show. Each rule is listed with the first seed that
-/// shows a violation; the test runs at most [`WITHIN`] seeds from that
-/// seed on.
+/// Turns off each rule of splits whose absence these schedules show. The list contains each rule with the first seed
+/// that shows a violation. The test runs at most [`WITHIN`] seeds from that seed on.
 #[test]
 fn each_rule_of_lotus_for_splits_that_is_off_shows_a_violation() {
     let within = seeds(WITHIN);

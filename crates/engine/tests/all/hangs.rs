@@ -1,6 +1,6 @@
-//! Tests that a dropped future or a busy thread on a living node makes no other thread wait for ever.
+//! Tests that no thread waits for ever because of a dropped future or a busy thread on a living node.
 //!
-//! Invariant checked: work is dropped after every possible number of steps. Each time another node completes the
+//! Invariant checked: the test drops work after every possible number of steps. Each time another node completes the
 //! work, and no lock or unfinished change is left.
 
 use crate::common::race::*;
@@ -14,8 +14,8 @@ use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// Drops a recovery after `steps` steps on a living node; then another node takes the recovery over. Returns whether
-/// the recovery had ended.
+/// Drops a recovery on a living node after `steps` steps. Then another node takes the recovery over. Returns whether
+/// the recovery had ended before.
 fn drop_recovery_after(steps: usize) -> bool {
     let fabric = pair(6, 0);
     let (dead, first, second) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
@@ -24,7 +24,7 @@ fn drop_recovery_after(steps: usize) -> bool {
         let mut dying = Box::pin(update(Box::leak(Box::new(coordinator(&dead, 0))), 2));
         let mut polled = dying.as_mut();
         drive(&fabric, &mut polled, STEPS_MAX, || writes(&dead) == 1);
-        // The data is written at the primary and never at the backup, so the transaction must be undone.
+        // The data are written at the primary and never at the backup, so the transaction must be undone.
         fabric.hold(dead.node.id, NodeSlot(1));
         fabric.land(dead.node.id, NodeSlot(0));
         std::mem::forget(dying);
@@ -52,7 +52,7 @@ fn a_dropped_recovery_is_taken_over() {
     assert!((0..STEPS_MAX).any(drop_recovery_after));
 }
 
-/// Drops the filling of a copy after `steps` steps on a living node; then another node fills the copy.
+/// Drops the filling of a copy on a living node after `steps` steps. Then another node fills the copy.
 fn drop_copy_after(steps: usize) -> bool {
     let fabric = pair(7, 1);
     let (first, second) = (fabric.context(0, 0), fabric.context(1, 0));
@@ -113,8 +113,8 @@ fn a_changer_whose_own_node_is_busy_lets_others_have_the_turn() {
     panic!("{:?} announced, {:?}", configurations.announced(), configurations.open());
 }
 
-/// A transaction's body takes ten milliseconds of virtual time during a change of configuration. No node knows the
-/// time that bodies take.
+/// Tests a transaction whose body takes ten milliseconds of virtual time during a change of configuration. No node
+/// knows how long bodies take.
 #[test]
 fn a_node_that_only_takes_long_is_not_expelled() {
     let fabric = pair(10, 0);

@@ -1,7 +1,7 @@
-//! Tests of buckets that overflow, and of memory that is reused.
+//! Tests of buckets that overflow into chains, and of memory that later records reuse.
 //!
-//! Invariant checked: every inserted record is found, and no deleted record is found. A database that keeps the same
-//! number of records does not grow.
+//! Invariant checked: a lookup finds every inserted record, and finds no deleted record. If the number of records
+//! stays the same, the database does not grow.
 
 use crate::common::*;
 use tarn_engine::session::coordinator::Coordinator;
@@ -11,7 +11,7 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Explanation, Failure};
 use tarn_store::schema::{Cells, TableId};
 
-/// The tables with slots of one line, with slots of two lines, and with records stored apart.
+/// The three tables have slots of one line, slots of two lines, and records stored apart from their slots.
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 
 fn world() -> World {
@@ -151,8 +151,8 @@ fn a_full_heap_is_an_error_and_everything_is_released() {
     world.assert_clean();
 }
 
-/// In a large database nearly all chunks are taken when a thread needs its first chunk. The thread must not read the
-/// chunks' owner words one after another.
+/// Tests a large database in which nearly all chunks are taken when a thread needs its first chunk. The thread must
+/// not read the chunks' owner words one after another.
 #[test]
 fn the_only_free_chunk_of_thousands_is_found_in_few_rounds() {
     let rounds_of_an_insert = |is_taken: &dyn Fn(u64) -> bool| {

@@ -1,8 +1,8 @@
 //! Tests of the checker that compares memory with a history, on memory that differs from the history.
 //!
-//! Invariant checked: the checker notices a record that was never written, a record that has vanished, and a record
-//! with other bytes or another version than its last write. The checker also notices these differences if only a
-//! loader wrote the records.
+//! Invariant checked: the checker reports a record that was never written, and a record that has vanished. The
+//! checker also reports a record with other bytes or another version than its last write. The checker reports these
+//! differences even if only a loader wrote the records.
 
 use crate::common::{Shape, World, fill, narrow};
 use tarn_engine::admin::last_writes::{LastWrites, stored};

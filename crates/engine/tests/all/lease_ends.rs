@@ -15,14 +15,14 @@ use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
 
 const T: TableId = TableId(0);
-/// The length of leases, in ticks of the weak fabric: much longer than a transaction takes.
+/// The length of leases, in ticks of the weak fabric. A lease is much longer than a transaction takes.
 const LEASE_TICKS: u32 = 5_000;
 
 fn by(cx: &Rc<Context>, number: u32) -> Coordinator {
     Coordinator::new(Rc::clone(cx), number, RETRY)
 }
 
-/// Reads keys 1 and 2, one after the other. In the first try it calls `between` between the two reads.
+/// Reads key 1 and then key 2. In the first try the function calls `between` between the two reads.
 async fn read_both(
     tx: &mut Transaction<'_>,
     between: &Cell<Option<impl FnOnce()>>,
@@ -35,10 +35,10 @@ async fn read_both(
     Ok([first, second].map(|value| value.expect("it is there")))
 }
 
-/// A reader has a lease on a record. Another reader knows the time so imprecisely that the lease may have ended from
-/// its point of view. This reader requests a new lease, and computes the new end from the earliest possible time. So
-/// the new end is before the end of the first lease. A writer that knows the time exactly waits until the end that
-/// the lease word states.
+/// Tests a reader that must not shorten another reader's lease. The first reader has a lease on a record. The second
+/// reader knows the time so imprecisely that the lease may have ended from its point of view. The second reader
+/// requests a new lease, and computes its end from the earliest possible time. So the new end is before the end of
+/// the first lease. A writer that knows the time exactly waits until the end that the lease word states.
 #[test]
 fn a_transaction_that_cannot_tell_the_end_of_a_lease_does_not_shorten_it() {
     for seed in 0..20 {
@@ -56,7 +56,7 @@ fn a_transaction_that_cannot_tell_the_end_of_a_lease_does_not_shorten_it() {
                 tx.fetch().await
             }))
             .expect("nothing is broken");
-        // This clock may be wrong by as much as the length of a lease.
+        // The error of this clock may be as large as the length of a lease.
         (0..2 * LEASE_TICKS).for_each(|_| fabric.step());
         fabric.doubt_clock(1, u64::from(LEASE_TICKS), u64::from(LEASE_TICKS));
 

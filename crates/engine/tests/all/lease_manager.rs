@@ -1,8 +1,8 @@
 //! Tests of leases whose length is adjusted to the length of transactions, while transactions run on two nodes.
 //!
 //! Invariant: no test result depends on the speed of this machine. A lease of a nanosecond is too short for any
-//! transaction, and the longest lease is too long. So the short lease is lengthened and the long lease is shortened,
-//! whatever time a transaction takes.
+//! transaction, and the longest lease is too long. So the manager lengthens the short lease and shortens the long
+//! lease, however long a transaction takes.
 
 use crate::common::budget::{add_one, read};
 use crate::common::*;
@@ -20,20 +20,20 @@ use tarn_fabric::executor::Executor;
 use tarn_store::schema::TableId;
 
 const TABLE: TableId = TableId(0);
-/// How often the manager checks the delays, in nanoseconds.
+/// The interval between the manager's checks of the delays, in nanoseconds.
 const EVERY_NS: u64 = 200_000;
-/// The time limit of a run; no run takes this long.
+/// The time limit of a run. No run of these tests takes as long as this limit.
 const PATIENCE: Nanos = Nanos(20_000_000_000);
 
-/// The nodes that may adjust leases.
+/// The nodes that run a lease keeper and so may adjust leases.
 #[derive(Clone, Copy, PartialEq)]
 enum Keepers {
     Both,
     Nobody,
 }
 
-/// Runs readers and a writer on two nodes until a lease has been adjusted or `transactions` transactions have run.
-/// Returns the managers' adjustments, the counted delays, and the lease length at the end.
+/// Runs readers and a writer on two nodes until the manager has adjusted a lease or `transactions` transactions have
+/// run. Returns the managers' adjustments, the counted delays, and the lease length at the end.
 fn run(length_ns: u32, keepers: Keepers, transactions: u64) -> (Adjustments, Delays, u32) {
     let policy = LeasePolicy::new(EVERY_NS, (1, LEASE_NS_MAX)).unwrap();
     let shape = Shape::of(&[narrow("narrow", 4000)]).protocol("oocc");

@@ -1,11 +1,11 @@
-//! The node that granted one of a LOTUS transaction's locks dies, at every possible point of the transaction. The
-//! transaction continues, or the test drops its future; then the transaction's coordinator continues or begins no
-//! further transaction.
+//! Tests that a node dies that granted one of a LOTUS transaction's locks, at every possible point of the
+//! transaction. The transaction continues, or the test drops its future. If the test drops it, the transaction's
+//! coordinator continues or begins no further transaction.
 //!
 //! Invariant checked: the shard opens at its heir only when no write of the transaction relies on the lost lock any
-//! more. The transaction does not begin further writes. So the commits of the lock's holder at the heir are not
-//! overwritten. Without the second barrier (L10) the test notices a violation. The transaction happens as a whole or
-//! not at all, and leaves no lock, as in `dropped.rs`.
+//! more. The transaction does not begin further writes. So it does not overwrite the commits of the transaction that
+//! holds the lock at the heir. Without the second barrier (L10) the test finds a violation. The transaction happens
+//! as a whole or not at all, and leaves no lock, as in `dropped.rs`.
 
 use crate::common::*;
 use std::pin::{Pin, pin};
@@ -23,9 +23,9 @@ use tarn_store::ids::Failure;
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::{Cells, TableId};
 
-/// The two tables, each in its own group.
+/// The two tables of the test. Each table has its own replica group.
 const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
-/// The transaction's own node. The next two constants are the owner that dies, and its heir.
+/// The number of the transaction's own node. The next two constants are the owner that dies, and its heir.
 const OWN: usize = 0;
 const DEAD: usize = 1;
 const HEIR: usize = 2;
@@ -73,7 +73,7 @@ impl Trio {
         coordinator(&self.nodes[node], node as u32)
     }
 
-    /// Returns a key of a table such that this node grants the key's lock.
+    /// Returns a key of a table whose lock this node grants.
     fn key_of(&self, table: TableId, node: usize) -> u64 {
         let (of, id) = (self.world.database.catalog.table(table), self.nodes[node].node.id);
         let owner = |key: u64| {
@@ -103,7 +103,7 @@ impl Trio {
         poll_times(future, polls.min(100_000), || self.serve(living))
     }
 
-    /// Ends the owner's incarnation and recovers it. Returns whether the heir has the owner's shards already.
+    /// Ends the owner's incarnation and recovers it. Returns whether the heir already has the owner's shards.
     fn bury(&self) -> bool {
         let (membership, dead) = (&self.world.database.membership, self.nodes[DEAD].node.id);
         membership.expel(dead);
@@ -144,12 +144,12 @@ async fn add_one(tx: &mut Transaction<'_>, rows: &[(TableId, u64)]) -> Result<()
     Ok(())
 }
 
-/// The fate of the transaction after the death of its locks' owner.
+/// The action after the death of the node that granted the transaction's locks.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     GoesOn,
     Dropped,
-    /// The transaction is dropped, and its coordinator begins no further transaction.
+    /// The test drops the transaction, and its coordinator begins no further transaction.
     Rests,
 }
 
@@ -157,17 +157,17 @@ enum Then {
 struct BatchOutcome {
     /// Whether the heir granted the lock before the transaction had ended.
     heir_first: bool,
-    /// The value of column A of the record whose owner died. Both transactions have added one to this value, if the
-    /// first transaction has happened.
+    /// The value of column A in the record whose lock the dead owner granted. If the first transaction has happened,
+    /// both transactions have added one to this value.
     first: u64,
     /// The value of column A of the other record that the transaction changes.
     second: u64,
     world: World,
 }
 
-/// Polls a transaction `polls` times, then the owner dies. As soon as possible the heir runs a transaction on the
-/// same record. The first transaction continues as `then` says. Returns `None` if the first transaction had ended
-/// before the death.
+/// Polls a transaction `polls` times, then the owner dies. As soon as possible the heir runs a second transaction on
+/// the same record. `then` tells how the first transaction continues. Returns `None` if the first transaction had
+/// ended before the death.
 fn lose_owner(
     polls: usize,
     (replicas, variant): (usize, &str),
@@ -196,8 +196,8 @@ fn lose_owner(
         }
     }
     if !heir_first {
-        // First, the writes that the transaction has begun are settled: by its coordinator, or by its thread's
-        // service.
+        // The transaction's coordinator or its thread's service first settles the writes that the transaction has
+        // begun.
         match then {
             Then::Rests => trio.drive(&[OWN, HEIR], serve::settle(&trio.nodes[OWN])),
             _ => trio.add_one(&mut by, &[(TABLES[1], trio.key_of(TABLES[1], HEIR))]),
@@ -205,8 +205,8 @@ fn lose_owner(
         assert!(trio.inherit(), "nothing rests on the dead one's locks");
         trio.add_one(&mut heir, &rows[..1]);
     }
-    // The heir does not read these records, because its cache may contain values that memory does not contain any
-    // more.
+    // A coordinator of another node reads these records. The heir's cache may contain values that memory does not
+    // contain any more.
     let [first, second] = rows.map(|row| trio.value(&mut by, row));
     Some(BatchOutcome { heir_first, first, second, world: trio.world })
 }
@@ -227,8 +227,8 @@ fn commits_under_a_lock_of_a_dead_owner_s_heir_stay() {
     }
 }
 
-/// Hole L10 of the paper's text: a write sent under the lost lock takes effect after the lock's holder at the heir
-/// has committed.
+/// Tests hole L10 of the paper's text: a write sent under the lost lock takes effect late. By then another
+/// transaction has held the lock at the heir and has committed.
 #[test]
 fn without_the_survivors_answers_commits_under_the_heir_are_lost() {
     for replicas in [1, 2] {

@@ -1,9 +1,9 @@
-//! LOTUS: a test that counts its rounds, and checked runs of its transactions on real threads.
+//! Tests of LOTUS: one test counts its rounds, and checked runs execute its transactions on real threads.
 //!
-//! Invariant checked: no transaction sends an atomic to a memory node. The rounds until the reply equal the rounds of
-//! the table in `protocol/lotus/mod.rs` with timestamps from a counter. Threads run on one compute node, and on two
-//! nodes that request locks from one another. The histories are strictly serializable, and the audit of memory is
-//! clean afterwards.
+//! Invariant checked: no transaction sends an atomic to a memory node. The number of rounds until the reply equals
+//! the number in the table in `protocol/lotus/mod.rs`, with timestamps from a counter. Threads run on one compute
+//! node, and on two nodes that request locks from one another. The histories are strictly serializable, and the audit
+//! of memory finds no error afterwards.
 
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, HALVES, Mix, OVERWRITING, SKEW};
 use crate::common::*;
@@ -34,7 +34,7 @@ fn cost(rounds: u64, reads: u64, writes: u64) -> Cost {
     Cost { rounds, reads, writes }
 }
 
-/// Runs one transaction. Returns its cost until its reply.
+/// Runs one transaction. Returns the cost of the transaction until its reply.
 fn measure(
     by: &mut Coordinator,
     read_only: bool,
@@ -83,25 +83,26 @@ fn rounds_are_those_of_the_table_and_no_verb_is_an_atomic() {
             fill(&mut by, table, 1..10);
         }
         let copies = replicas as u64;
-        // The READs of the version table and of the record.
+        // This transaction needs two READs: of the version table and of the record.
         let spent = measure(&mut by, true, async |tx| read(tx, APART, 1).await);
         assert_eq!(spent, cost(2, 2, 0));
         let spent = measure(&mut by, true, async |tx| read(tx, PACKED, 1).await);
         assert_eq!(spent, cost(1, 1, 0));
-        // The transaction is not declared read-only: it takes locks, which this node grants, and does not validate.
-        // The previous reader has left the version table in the node's cache.
+        // The transaction is not declared read-only. So it takes locks, which this node grants, and does not
+        // validate. The previous reader has left the version table in the node's cache.
         let spent = measure(&mut by, false, async |tx| read(tx, APART, 1).await);
         assert_eq!(spent, cost(1, 1, 0));
         let spent = measure(&mut by, false, async |tx| read(tx, APART, 3).await);
         assert_eq!(spent, cost(2, 2, 0));
-        // The READs of the version table and the record. C1 writes log, record and cell to each copy. C3 writes the
-        // decision to each log, and the cell to each backup. C4 writes the cell to the primary and is not awaited. If
-        // there is one copy at one node, C3 and C4 are one batch.
+        // The transaction READs the version table and the record. C1 writes log, record and cell to each copy. C3
+        // writes the decision to each log, and the cell to each backup. C4 writes the cell to the primary, and no
+        // transaction awaits C4. If the record has one copy on one node, C3 and C4 are one batch.
         let spent = measure(&mut by, false, async |tx| add_one(tx, APART, &[4]).await);
         assert_eq!(spent, cost(4, 2, 3 * copies + copies + copies));
         let spent = measure(&mut by, false, async |tx| add_one(tx, APART, &[5, 6]).await);
         assert_eq!(spent, cost(4, 4, 5 * copies + copies + 2 * copies));
-        // The versions are in the version table, so C1 writes the log and the record's line.
+        // The values of the versions are in the version table itself, so C1 writes only the log and the record's
+        // line.
         let spent = measure(&mut by, false, async |tx| add_one(tx, PACKED, &[1]).await);
         assert_eq!(spent, cost(3, 1, 2 * copies + copies + copies));
         world.assert_clean();
@@ -110,7 +111,7 @@ fn rounds_are_those_of_the_table_and_no_verb_is_an_atomic() {
 
 #[test]
 fn a_snapshot_does_not_see_later_commits() {
-    // A packed record has a separate code path, which must check T_start too.
+    // Packed records have a separate code path. The code for packed records must check T_start too.
     for table in [PACKED, APART] {
         let schemas = [half("packed", 100), narrow("apart", 100)];
         let world = World::new(&Shape::of(&schemas).protocol("lotus"));
@@ -124,7 +125,7 @@ fn a_snapshot_does_not_see_later_commits() {
         }));
         assert_eq!(seen, Ok((1, 2)));
         assert_eq!(value_of(&mut by, table, 2), Some(3));
-        // A transaction declared read-only that changes a record is tried again with locks.
+        // If a transaction that is declared read-only changes a record, it is tried again with locks.
         let changed = block_on(by.transact_read_only(async |tx| add_one(tx, table, &[1]).await));
         assert_eq!((changed, value_of(&mut other, table, 1)), (Ok(()), Some(3)));
     }

@@ -1,9 +1,9 @@
 //! Tests of LOTUS when memory nodes die: one test for each critical moment.
 //!
-//! Invariant checked: acknowledged writes are not lost, values that were read are not lost, and no transaction waits
-//! for ever for a version that will never be decided. One compute node has all locks and stays alive. The test holds
-//! back, executes and cuts another node's rounds at the critical moments. On this fabric a round stops when one of
-//! its memory nodes is dead.
+//! Invariant checked: no acknowledged write is lost, and no value that a transaction has read is lost. No transaction
+//! waits for ever for a version that will never be decided. One compute node has all locks and stays alive. At the
+//! critical moments, the test holds back, executes and cuts another node's rounds. On this fabric a round stops when
+//! one of its memory nodes is dead.
 
 use crate::common::budget::phase;
 use crate::common::race::*;
@@ -25,8 +25,9 @@ const ONE: TableId = TableId(0);
 const TWO: TableId = TableId(1);
 const THREE: TableId = TableId(2);
 
-/// A cluster in which a table's records are on the memory node with the table's number and on the next memory node.
-/// The cluster has three compute nodes: the owner of all locks, the node whose rounds are watched, and another node.
+/// A cluster for the tests. A table's records are on the memory node with the table's number and on the next memory
+/// node. The cluster has three compute nodes: the owner of all locks, the node whose rounds are watched, and another
+/// node.
 struct Stage {
     fabric: WeakFabric,
     owner: Rc<Context>,
@@ -85,7 +86,8 @@ impl Stage {
         poll_times(pin!(future), steps, || self.step())
     }
 
-    /// Runs a future until its transaction has entered a phase and its rounds of that phase are in flight.
+    /// Runs a future until its transaction has entered a phase and the transaction's rounds of that phase are in
+    /// flight.
     fn until<T>(&self, future: &mut Pin<&mut impl Future<Output = T>>, cx: &Context, name: &str) {
         let before = phase(cx, name);
         for _ in 0..STEPS_MAX {
@@ -98,8 +100,8 @@ impl Stage {
         panic!("it never came to {name}");
     }
 
-    /// Kills a node's incarnation and recovers it when only a part of its transaction's C1 has taken effect: the part
-    /// at one of four memory nodes.
+    /// Kills a node's incarnation and recovers it when only a part of its transaction's C1 has taken effect. Only the
+    /// verbs at one of four memory nodes have taken effect.
     fn lose_in_c1<T>(
         &self,
         cx: &Rc<Context>,
@@ -116,7 +118,8 @@ impl Stage {
         (0..40).for_each(|_| self.step());
     }
 
-    /// Lets dead memory nodes leave the map. The services of the nodes in `also` run meanwhile.
+    /// Repairs the cluster, so that dead memory nodes leave the map. Meanwhile the services of the nodes in `also`
+    /// run.
     fn repair(&self, also: &[&Rc<Context>]) {
         let services = also.iter().map(|cx| tarn_engine::requests::serve::settle(cx));
         let mut services: Vec<_> = services.map(Box::pin).collect();
@@ -134,7 +137,7 @@ impl Stage {
         panic!("not mended: {:?}", configurations.open());
     }
 
-    /// Reads the tables without locks, and changes them with locks. Returns the values that it read.
+    /// Reads the tables without locks, and changes them with locks. Returns the values that the function read.
     fn values(&self, tables: &[TableId]) -> Vec<u64> {
         let mut by = self.by(&self.other, 2);
         let read = async |tx: &mut tarn_engine::session::transaction::Transaction<'_>| {
@@ -174,8 +177,8 @@ async fn set(by: &mut Coordinator, tables: &[TableId], value: u64) -> Result<(),
     .await
 }
 
-/// The reply was sent, the last writes have not taken effect at any node, and one of their two primaries dies. At the
-/// other primary the last writes may never have been executed.
+/// Tests that the reply was sent, the last writes have not taken effect at any node, and one of their two primaries
+/// dies. At the other primary the last writes may never have been executed.
 #[test]
 fn acknowledged_writes_become_visible_at_live_primaries() {
     let stage = Stage::new(2, "corrected");
@@ -195,8 +198,9 @@ fn acknowledged_writes_become_visible_at_live_primaries() {
     stage.assert_clean();
 }
 
-/// T_commit is in one of two logs. The coordinator dies, and so does the memory node whose log contains T_commit.
-/// Returns the new values if a reader saw them before the deaths, and the values after the deaths.
+/// Tests a transaction whose T_commit is in only one of two logs. The coordinator dies, and so does the memory node
+/// whose log contains T_commit. Returns the new values if a reader saw them before the deaths, and the values after
+/// the deaths.
 fn read_beside_half_a_decision(variant: &str) -> (Option<Vec<u64>>, Vec<u64>) {
     let stage = Stage::new(2, variant);
     let mut by = stage.by(&stage.watched, 1);
@@ -222,15 +226,15 @@ fn read_beside_half_a_decision(variant: &str) -> (Option<Vec<u64>>, Vec<u64>) {
 fn a_version_that_was_read_outlives_a_memory_node_and_its_coordinator() {
     let (seen, after) = read_beside_half_a_decision("corrected");
     assert_eq!((seen, after), (None, vec![1]), "nobody may know of it yet");
-    // The planted bugs are: a reader trusts the word of one log; or the primary immediately shows a value that its
-    // backup may never get.
+    // The test plants two bugs. In the first bug, a reader trusts the word of one log. In the second bug, the primary
+    // immediately shows a value that its backup may never get.
     for variant in ["corrected,-whole-decision", "corrected,-backups-first"] {
         let (seen, after) = read_beside_half_a_decision(variant);
         assert_eq!((seen, after), (Some(vec![2]), vec![1]), "{variant}: seen, and undone");
     }
 }
 
-/// The versions have reached nodes that have no log of the transaction, and the log has reached no node. The
+/// Tests versions that have reached nodes without a log of the transaction, while the log has reached no node. The
 /// transaction's coordinator removes the versions. One of the memory nodes with versions is dead.
 #[test]
 fn versions_without_a_log_are_removed_at_live_nodes() {
@@ -257,9 +261,10 @@ fn versions_without_a_log_are_removed_at_live_nodes() {
     stage.assert_clean();
 }
 
-/// A version without a log is at one of two copies when its node's incarnation has been recovered. A later writer
-/// overwrites it and dies before its own version is at both copies; recovery undoes this writer. The older version,
-/// which is still at the other copy, is no evidence that another transaction followed the later writer.
+/// Tests a version without a log that is at one of two copies when its node's incarnation has been recovered. A later
+/// writer overwrites this version and dies before its own version is at both copies. Recovery undoes this writer. The
+/// older version is still at the other copy. The older version is no evidence that another transaction followed the
+/// later writer.
 #[test]
 fn a_version_at_one_copy_without_a_log_is_no_follower() {
     let stage = Stage::new(4, "corrected");
@@ -286,8 +291,8 @@ fn a_version_at_one_copy_without_a_log_is_no_follower() {
     stage.assert_clean();
 }
 
-/// The test drops a coordinator while its last writes are in flight. Another thread of the same node runs the next
-/// coordinator with the same number.
+/// Tests that a coordinator is dropped while its last writes are in flight. Another thread of the same node runs the
+/// next coordinator with the same number.
 #[test]
 fn other_threads_may_use_a_number_when_its_last_writes_are_over() {
     let stage = Stage::new(2, "corrected");
@@ -311,8 +316,8 @@ fn other_threads_may_use_a_number_when_its_last_writes_are_over() {
     stage.assert_clean();
 }
 
-/// An incarnation dies when its insert has reached only the primary, without its log. A later insert of the key is
-/// acknowledged, and then the primary dies. The other copy must have the whole slot, not only the version.
+/// Tests an incarnation that dies when its insert has reached only the primary, without its log. A later insert of
+/// the key is acknowledged, and then the primary dies. The other copy must have the whole slot, not only the version.
 #[test]
 fn a_record_inserted_over_a_stray_slot_is_whole_at_every_copy() {
     const NEW: u64 = KEY + 1;
@@ -351,9 +356,9 @@ fn a_record_inserted_over_a_stray_slot_is_whole_at_every_copy() {
     stage.assert_clean();
 }
 
-/// As in `acknowledged_writes_become_visible_at_live_primaries`, but the coordinator is dropped. Another coordinator
-/// under its number is the first to learn how the last writes ended. The other coordinator must not overwrite the log
-/// that states which work is left.
+/// Tests the case of `acknowledged_writes_become_visible_at_live_primaries`, but the coordinator is dropped. Another
+/// coordinator under its number is the first to learn how the last writes ended. This coordinator must not overwrite
+/// the log that states which work is left.
 #[test]
 fn a_number_is_not_used_again_before_its_last_writes_are_settled() {
     let stage = Stage::new(2, "corrected");
@@ -362,7 +367,7 @@ fn a_number_is_not_used_again_before_its_last_writes_are_settled() {
     stage.hold(&[0, 1]);
     stage.fabric.fail_node(NodeSlot(1));
     stage.land(0);
-    // From now on, rounds to both memory nodes take effect at the node that is alive.
+    // From now on, a round to both memory nodes takes effect at the node that is alive.
     stage.fabric.stop_at_the_dead(false);
     drop(by);
     let mut next = stage.by(&stage.watched, 1);

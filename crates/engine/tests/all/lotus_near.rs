@@ -2,8 +2,8 @@
 //!
 //! Invariant checked: for one coordinator the two access methods have the same visible effects. The compared effects
 //! are outcomes, reads and writes, timestamps, and after each run every byte of the memory node, including its log
-//! areas. The two methods read records away from home differently. If no record was away from home, the test fails,
-//! because it compared nothing.
+//! areas. The two methods read records away from their home buckets differently. If no record was away from its home
+//! bucket, the test fails, because it compared nothing.
 
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED_HALVES, HALVES, Mix};
 use crate::common::*;
@@ -19,7 +19,7 @@ use tarn_store::history::RecordedTxn;
 use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, TableId};
 
-/// The mix that reads and changes most records, many of them away from home.
+/// A mix that reads and changes most records. Many of them are away from their home buckets.
 const CROWDED_UPDATES: Mix = Mix { modes: [3, 6, 3, 1], wishes: 4, ..CROWDED_HALVES };
 
 /// The results of a run.
@@ -38,9 +38,10 @@ fn memory(world: &World) -> Vec<u64> {
     words
 }
 
-/// Lets nodes join; the seed chooses one of three settings. The settings are a node that accesses other nodes' memory
-/// directly, a node that grants all locks itself, or a node and its neighbour. The neighbour grants half of the locks
-/// by direct calls. In the last two settings a fetch has no separate future.
+/// Lets nodes join in one of three settings, which the seed chooses. In the first setting, a node accesses other
+/// nodes' memory directly. In the second setting, one node grants all locks itself. In the third setting, a node has
+/// a neighbour that grants half of the locks by direct calls. In the last two settings a fetch has no separate
+/// future.
 fn join(world: &World, seed: u64) -> Vec<Arc<ComputeNode>> {
     let serving = |slot, services: &ServiceOptions| {
         let id = world.database.membership.join(NodeSlot(slot)).unwrap();
@@ -80,7 +81,7 @@ fn run(mix: Mix, near: bool, seed: u64) -> Left {
     let history = by.take_history();
     let granted = |node: &Arc<ComputeNode>| node.services().map_or(0, |it| it.granted());
     assert_eq!(nodes.iter().map(granted).sum::<usize>(), 0, "locks of a neighbour");
-    // If there is a neighbour, it granted some of the locks.
+    // If the node has a neighbour, the neighbour granted some of the locks.
     let has_granted =
         |node: &Arc<ComputeNode>| node.services().is_some_and(|it| it.locks.counts_digest() != 0);
     assert!(nodes.iter().all(has_granted), "one was asked for nothing");
@@ -88,7 +89,7 @@ fn run(mix: Mix, near: bool, seed: u64) -> Left {
     Left { outcomes, history, memory: memory(&world), verbs: (reads, others.iter().sum()) }
 }
 
-/// The text of a transaction as other transactions see it, so without its time.
+/// Returns a transaction as text, as other transactions see it. So the text contains no time.
 fn seen(txn: &RecordedTxn) -> String {
     format!("{:?} {} {:?} {:?} {:?}", txn.id, txn.coordinator, txn.outcome, txn.reads, txn.writes)
 }
@@ -105,7 +106,7 @@ fn loads_and_stores_leave_the_same_memory_as_rounds() {
             let differs = near.memory.iter().zip(&far.memory).position(|(one, other)| one != other);
             assert_eq!(differs.map(|word| word * 8), None, "{what}: the first byte that differs");
             assert_eq!(near.verbs.1, far.verbs.1, "{what}: WRITEs and atomics");
-            // The two methods need different READs for records away from home.
+            // For records away from their home buckets, the two methods need different READs.
             if mix.keys == CROWDED_UPDATES.keys {
                 assert_ne!(near.verbs.0, far.verbs.0, "{what}: nothing was compared");
             }
@@ -115,7 +116,7 @@ fn loads_and_stores_leave_the_same_memory_as_rounds() {
 
 #[test]
 fn a_commit_that_a_fault_cuts_is_in_doubt_and_then_settled() {
-    // The first coordinator loses access to memory before its commit, by a revocation or by the death of the memory
+    // Before its commit, the first coordinator loses access to memory, by a revocation or by the death of the memory
     // node. The coordinator has written nothing, but cannot know this.
     for dies in [false, true] {
         let world = World::new(&Shape::of(&[half("t", 100)]).protocol("lotus"));

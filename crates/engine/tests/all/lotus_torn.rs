@@ -2,8 +2,8 @@
 //!
 //! Invariant checked: all lines of a record that a reader accepts come from one transaction. Memory is so small that
 //! discarded memory is reused immediately. A reader that has read the record's cell finds some lines of the version
-//! that it expects, and some lines of a later version. The first line names a transaction and a key, and may be the
-//! expected one. Only the checksum reveals the mixture (L16).
+//! that it expects, and some lines of a later version. The first line names a transaction and a key, and may belong
+//! to the expected version. Only the checksum reveals the mixture (L16).
 
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
@@ -17,15 +17,16 @@ use tarn_store::schema::{Cells, ColumnId, ColumnType, TableSchema};
 
 /// A column in the last line of a record, while `A` is in the first line.
 const LAST: ColumnId = ColumnId(2);
-/// The number of updates while the reader waits; memory has room for fewer versions.
+/// The number of updates while the reader waits. The memory is too small for as many versions.
 const UPDATES: u64 = 150;
-/// The number of lines that the test tries: the number of lines of a record, and some more.
+/// The number of lines that the test tries: the number of lines of a record, and some more lines.
 const LINES: usize = 30;
 
 /// Returns the values that a reader has seen in the first and the last line. The reader had fetched `lines` lines
-/// when a writer began that sets both values to the same number. The seed gives different orders of lines.
+/// when a writer began that sets both values to the same number. With different seeds, the lines are fetched in
+/// different orders.
 fn seen_beside_a_writer(variant: &str, lines: usize, seed: u64) -> (u64, u64) {
-    // A chunk has room for two such records.
+    // A chunk has space for two such records.
     let large = TableSchema::new("large", 1).column("a", ColumnType::U64);
     let large = large.column("b", ColumnType::Bytes(1500)).column("c", ColumnType::U64);
     let mut shape = Shape::of(&[large]).protocol("lotus").variant(variant).nodes(1, 1);

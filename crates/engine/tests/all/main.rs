@@ -1,6 +1,6 @@
-//! The tests of the engine, in one program.
+//! The tests of the engine, all in one test program.
 //!
-//! Invariant: no test file depends on another test file or on running alone; shared code is in `common`.
+//! Invariant: no test file depends on another test file, or requires that it runs alone. Shared code is in `common`.
 
 mod chained_logs;
 mod common;

@@ -1,9 +1,10 @@
-//! Tests of FORD as in its public code: the verbs of one transaction in the variant `measured`, and lookups that read
-//! buckets with other shapes than ours.
+//! Tests of FORD as in its public code. The tests check the verbs of one transaction in the variant `measured`. The
+//! tests also check lookups that read buckets with other shapes than our own.
 //!
-//! Invariant checked, for each record and replica: {WRITE LOCK, WRITE item}, and a WRITE that clears LOCK. There is a
-//! log at every replica of one group, and a READ at each backup of the last record. A lookup has one READ of the
-//! bucket and one READ of each block of its chain. With each shape of bucket the database has the same content.
+//! Invariant checked: a commit posts {WRITE LOCK, WRITE item} and then a WRITE that clears LOCK, for each record and
+//! replica. The commit writes a log at every replica of one group, and posts a READ at each backup of the last
+//! record. A lookup has one READ of the bucket and one READ of each block of its chain. With each shape of bucket the
+//! database has the same content.
 
 use crate::common::*;
 use std::collections::BTreeMap;
@@ -73,19 +74,21 @@ fn a_measured_transaction_sends_the_verbs_of_the_public_code() {
     let world = world("measured", 200);
     load(&world, 1..1_000);
     let mut by = world.coordinator(0, 0);
-    // A read-only transaction reads the bucket; with several records, it also reads each version a second time.
+    // A read-only transaction reads the bucket. If it reads several records, it also reads each version a second
+    // time.
     let one = spend(&mut by, &[(FIRST, 1)], &[]);
     assert_eq!((verbs(one), one.rounds, one.bytes_in), ((1, 0, 0), 1, BUCKET_BYTES));
     let two = spend(&mut by, &[(FIRST, 1), (SECOND, 1)], &[]);
     assert_eq!((verbs(two), two.rounds), ((2 + 2, 0, 0), 2));
-    // For one record: the bucket; {CAS, READ}; the log to three replicas, and {LOCK, item} to three with a flush READ
-    // at two; then LOCK cleared at three.
+    // For one record, the first verbs are: the READ of the bucket; {CAS, READ}; WRITEs of the log to three replicas.
+    // The other verbs are: WRITEs of {LOCK, item} to three replicas with a flush READ at two; WRITEs that clear LOCK
+    // at three replicas.
     let one = spend(&mut by, &[], &[(FIRST, 1)]);
     assert_eq!((verbs(one), one.rounds), ((1 + 1 + 2, 3 + 6 + 3, 1), 5));
-    // Three records in two tables still need one log and one flush.
+    // A transaction on three records in two tables still needs only one log and one flush.
     let three = spend(&mut by, &[], &[(FIRST, 1), (SECOND, 1), (SECOND, 2)]);
     assert_eq!((verbs(three), three.rounds), ((3 + 3 + 2, 3 + 18 + 9, 3), 5));
-    // A record that is only read is validated.
+    // A transaction validates a record that it only reads.
     let mixed = spend(&mut by, &[(FIRST, 3)], &[(SECOND, 3)]);
     assert_eq!((verbs(mixed), mixed.rounds), ((2 + 1 + 1 + 2, 12, 1), 6));
     world.assert_clean();
@@ -107,7 +110,7 @@ fn a_chain_is_read_block_by_block() {
     let world = world("measured", 22);
     load(&world, 0..2_000);
     let audit = world.assert_clean();
-    // The limits are for 20 buckets in each of two tables, where about 100 records belong to each bucket.
+    // The limits apply to 20 buckets in each of two tables. About 100 records belong to each bucket.
     assert!((120..=180).contains(&audit.overflow_blocks), "{}", audit.overflow_blocks);
     let mut by = world.coordinator(0, 0);
     let mut reads = 0;
@@ -118,7 +121,7 @@ fn a_chain_is_read_block_by_block() {
     assert!((2.3..3.3).contains(&mean), "{mean} READs a lookup");
 }
 
-/// Inserts, updates, deletes and looks up keys in buckets of this shape, and compares with a map.
+/// Inserts, updates, deletes and looks up keys in buckets of this shape, and compares the results with a map.
 fn agrees_with_a_map(bucket: BucketShape, slots_per_100_records: u32) {
     let mut shape = Shape::of(&[half("half", 40), double("double", 40)]);
     shape.options = Options { bucket, slots_per_100_records, ..shape.options };

@@ -1,8 +1,8 @@
 //! Tests of memory nodes that die while transactions run, alone and together with compute nodes.
 //!
-//! Invariant checked: nodes die at any moment, yet a backup is promoted, transactions continue, and spares are filled
-//! meanwhile. The history is strictly serializable, no lock is left, all members of a group are equal, and each group
-//! has its original number of members. Runs are deterministic: a seed that fails once fails always.
+//! Invariant checked: nodes die at any moment, yet a backup is promoted, transactions continue, and spare nodes are
+//! filled meanwhile. The history is strictly serializable, no lock is left, all members of a group are equal, and
+//! each group has its original number of members. Runs are deterministic: if a seed fails once, it fails always.
 
 use crate::common::mix::{
     ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix, OVERWRITING, PHANTOMS, RANGES,
@@ -12,7 +12,7 @@ use tarn_engine::protocol::ALL;
 use tarn_engine::site::metrics::{RecoveryEvent, Tally};
 
 const FORD: &str = ALL[0].name;
-/// OOCC has redo logs, and its locks have two modes.
+/// The name of OOCC. This protocol has redo logs, and its locks have two modes.
 const OOCC: &str = "oocc";
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -28,7 +28,7 @@ fn draw(seed: u64, what: u64, below: u64) -> u64 {
     tarn_fabric::rng::mix(seed ^ (what << 32)) % below
 }
 
-/// A scene with three memory nodes, two copies of all data, and one spare.
+/// Returns a scene with three memory nodes, two copies of all data, and one spare node.
 fn three_nodes((mix, count): (Mix, u64), deaths: Vec<(When, Death)>) -> Scene {
     let rotation = Rotation::None;
     let (protocol, memory_nodes, replicas, spares) = (FORD, 3, 2, 1);
@@ -128,7 +128,8 @@ fn compute_nodes_die_while_a_spare_is_filled() {
     }
 }
 
-/// Tests the same with ordered indexes: the copier walks trees whose nodes split and merge meanwhile.
+/// Tests the filling of a spare node with ordered indexes. The copier walks over trees whose nodes split and merge
+/// meanwhile.
 #[test]
 fn a_spare_is_filled_with_trees_that_change() {
     let (tally, _) = sound(16, &[(RANGES, 60), (PHANTOMS, 24)], |seed, mix| {
@@ -160,7 +161,7 @@ fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
             0 => deaths.truncate(2),
             1 => {}
             _ => {
-                // The recovering node dies, perhaps before its recovery ends, and then the memory node with the locks
+                // The recovering node dies, perhaps before its recovery ends. Then the memory node with the locks
                 // dies.
                 let recoverer = Death::Compute((slot + 1) % NODES);
                 deaths[1] = (When::After(60 + draw(seed, 5, 700)), recoverer);
@@ -182,8 +183,8 @@ fn rotating(seed: u64, (mix, count): (Mix, u64), rotation: Rotation) -> Scene {
     Scene { rotation, ..three_nodes((mix, count), deaths) }
 }
 
-/// Locks of a recovered incarnation remain at nodes that are no longer primaries, and count again when these nodes
-/// are primaries again.
+/// Tests primaries that move while nodes die. Locks of a recovered incarnation remain at nodes that are no longer
+/// primaries. These locks count again when these nodes are primaries again.
 #[test]
 fn primaries_move_while_transactions_run_and_nodes_die() {
     for protocol in [FORD, OOCC] {

@@ -2,8 +2,8 @@
 //! written.
 //!
 //! Invariant checked: under every protocol, the error comes at the commit at the latest. Afterwards no lock is held,
-//! and the same coordinator continues. A mistake that follows from an outdated read does not count, and the
-//! transaction is tried again.
+//! and the same coordinator can run further transactions. If a mistake follows from an outdated read, it does not
+//! count, and the transaction is tried again.
 
 use crate::common::*;
 use tarn_engine::protocol::ALL;
@@ -21,8 +21,8 @@ fn world(protocol: &'static str) -> World {
     World::new(&Shape::of(&schemas).protocol(protocol).nodes(2, 2))
 }
 
-/// Runs a body that must fail by its own mistake. Returns the error's text. Record 9, which the body may also change,
-/// must stay unchanged.
+/// Runs a body that must fail by its own mistake. Returns the error's text. The body may also change record 9, and
+/// this record must stay unchanged.
 #[track_caller]
 fn refused<R: std::fmt::Debug>(
     world: &World,
@@ -84,7 +84,8 @@ fn a_set_of_a_missing_row_is_an_error() {
         });
         assert!(told.contains("key 1 that the insert found present"), "{told}");
         for first in [0u64, 1] {
-            // The test changes the row by the handle of an update or of an insert, and then deletes the row.
+            // In this case the test changes the row by the handle of an update or of an insert, and then deletes the
+            // row.
             let told = refused(world, by, async |tx| {
                 change_nine(tx, table).await?;
                 let key = if first == 0 { 5u64 } else { 1 };
@@ -147,7 +148,7 @@ fn a_row_without_a_set_column_is_inserted_only_by_insert_zeros() {
             });
             assert!(told.contains("key 5 without a column that is set"), "{told}");
             assert!(told.contains("insert_zeros"), "{told}");
-            // The same error must come if the row is deleted first.
+            // If the body deletes the row first, the same error must come.
             let told = refused(world, by, async |tx| {
                 tx.delete(table, 1u64);
                 if fetches {
@@ -199,7 +200,7 @@ fn a_handle_of_another_transaction_is_refused() {
                 assert!(told.starts_with(what) && told.contains("another transaction"), "{told}");
             }
         }
-        // A second try is another transaction, so a handle of the first try is invalid.
+        // A second try is another transaction, so a handle of the first try is invalid in the second try.
         let (mut other, mut first) = (world.coordinator(1, 0), None);
         let told = refused(world, by, async |tx| {
             let row = tx.update(table, 1u64, Cells::ALL);
@@ -221,8 +222,8 @@ fn a_handle_of_another_transaction_is_refused() {
     });
 }
 
-/// The first try sees a row and later does not find it, because another transaction has deleted the row meanwhile. No
-/// serial order shows both results.
+/// Tests a first try that sees a row and later does not find it, because another transaction has deleted the row
+/// meanwhile. No serial order shows both results.
 #[test]
 fn a_mistake_on_a_state_that_never_was_is_retried() {
     // These protocols lock the records that they read, so no such record changes meanwhile.

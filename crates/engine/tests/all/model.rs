@@ -1,7 +1,7 @@
 //! Compares random transactions of one coordinator with a map.
 //!
-//! Invariant checked: transactions see and leave the same as a `BTreeMap`, in every layout, with buckets so
-//! small that chains and splits are common. The audit is clean at the end.
+//! Invariant checked: transactions read and leave the same records as a `BTreeMap`, in every layout. Buckets are so
+//! small that chains and splits are common. The audit at the end finds no error.
 
 use crate::common::*;
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
-//! Tests of features that only Motor has: heads of several lines, and versions named by timestamps.
+//! Tests of features that only Motor has: record heads of several lines, and versions named by timestamps.
 //!
-//! Invariant checked: one coordinator runs at a time; every test ends with a clean audit.
+//! Invariant checked: one coordinator runs at a time, and the audit at the end of every test finds no error.
 
 use crate::common::*;
 use tarn_engine::session::transaction::{IndexKey, Scan, Transaction};
@@ -20,8 +20,8 @@ fn world_of(variant: &str, schema: TableSchema, cells: u8) -> World {
     World::new(&shape)
 }
 
-/// A bucket's lines are read in any order. So a head of several lines in a bucket only tells where the record's head
-/// is.
+/// Tests a record whose head of several lines is torn, because a bucket's lines are read in any order. So the head
+/// that a reader finds in the bucket only tells where the record's head is.
 #[test]
 fn a_record_with_a_torn_head_is_changed_and_deleted() {
     for variant in ["corrected", "corrected,-deltas", "corrected,-deltas,-at-once"] {
@@ -47,8 +47,8 @@ fn change_and_delete(world: &World) {
     assert_eq!(world.assert_clean().records, 0);
 }
 
-/// A record keeps a fixed number of versions. A snapshot sees its value as long as fewer writes than that number have
-/// happened since the snapshot began. An older snapshot begins anew.
+/// Tests that a record keeps a fixed number of versions. A snapshot sees its value of the record as long as fewer
+/// writes than that number have happened since the snapshot began. An older snapshot starts again.
 #[test]
 fn a_snapshot_reads_the_kept_versions() {
     for variant in ["corrected", "corrected,-deltas", "corrected,-deltas,-at-once"] {
@@ -83,8 +83,8 @@ fn a_snapshot_reads_the_kept_versions() {
     }
 }
 
-/// Leaves have only one version. If the leaves are too new for a snapshot, the snapshot begins anew and then shows
-/// all of them.
+/// Tests a snapshot of index leaves, which have only one version. If the leaves are too new for a snapshot, the
+/// snapshot starts again and then shows all of them.
 #[test]
 fn a_declared_reader_scans_a_snapshot() {
     let world = world(narrow("t", 1000).ordered("by_key"), 2);

@@ -1,7 +1,7 @@
-//! Tests of Motor's declared readers when buckets have chains.
+//! Tests of Motor's transactions that are declared read-only, on buckets with chains.
 //!
-//! Invariant checked: a snapshot shows all changes of a transaction or none, even if it shows that a key is absent. A
-//! reader finds that a key is absent from a chain by reading the chain block by block.
+//! Invariant checked: a snapshot shows all changes of a transaction or none, even if it shows that a key is absent.
+//! To find that a key is absent from a chain, a reader reads the chain block by block.
 
 use crate::common::weak::{RETRY, WeakFabric};
 use crate::common::*;
@@ -13,7 +13,7 @@ use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
-/// The number of keys, of which all but a few are in chains.
+/// The number of keys. All keys except a few are in chains.
 const KEYS: u64 = 60;
 /// The record that counts how often a key was deleted.
 const MARK: u64 = 1_000;

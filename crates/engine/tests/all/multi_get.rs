@@ -1,10 +1,10 @@
-//! Tests of calls that read several records.
+//! Tests of calls that read several records in one transaction.
 //!
 //! Invariant checked: the call returns the same values as a transaction that reads the same records, under every
 //! protocol, near and far, wherever the records are. Between real threads the calls are strictly serializable, even
-//! with inserts, deletes and growth, and the test notices planted bugs. A call that is abandoned before its end
-//! leaves nothing. If no record was away from home, in a chain, or read beside a writer, the test fails, because it
-//! compared nothing.
+//! with inserts, deletes and growth, and the test finds planted bugs. A call that is abandoned before its end leaves
+//! nothing. Some records must be away from home, in a chain, or read while a writer runs. If no record was in such a
+//! state, the test fails, because it compared nothing.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -28,14 +28,14 @@ use tarn_fabric::rng::{Rng, seeded};
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::schema::{Cells, TableId};
 
-/// The time limit for a finding. Findings take milliseconds to seconds on a machine that does nothing else.
+/// The time within which a test must find a planted bug. On an idle machine a test takes milliseconds to seconds.
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const SOUND_FOR: Duration = Duration::from_secs(1);
 const LEASE_NS: u32 = 20_000;
-/// Protocols that read without a working set, each with the time for which readers trust their reads.
+/// The protocols that read without a working set, each with the time for which readers trust their reads.
 const WHO: [(&str, u32); 4] = [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", LEASE_NS)];
 
-/// Each of these protocols, once with near memory and once with far memory.
+/// Returns each of these protocols twice: once with near memory and once with far memory.
 fn everywhere() -> impl Iterator<Item = ((&'static str, u32), bool)> {
     WHO.into_iter().flat_map(|who| [true, false].map(|near| (who, near)))
 }
@@ -67,7 +67,7 @@ fn multi_get_returns_what_a_transaction_reads() {
             let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
             let mut rng: Rng = seeded(7, 7);
             for table in [0, 1, 2, 3].map(TableId) {
-                // The test inserts far more records than the four buckets have slots.
+                // The test inserts far more records than the slots of the four buckets can hold.
                 fill(&mut by, table, (0..120).filter(|key| key % 5 != 4));
                 for count in [0, 1, 2, 4, 16, 17, 40] {
                     let keys: Vec<u64> = (0..count).map(|_| rng.random_range(0..120)).collect();
@@ -106,7 +106,8 @@ fn multi_get_records_the_reads_that_it_returns() {
 
 #[test]
 fn a_reader_in_lease_or_without_a_writer_reads_once_and_others_twice() {
-    // No transaction writes, so only whether the lease has ended matters, not the lease's length.
+    // No transaction writes in this test. So the length of the lease does not matter, only whether the lease has
+    // ended.
     const LONG_NS: u32 = 10_000_000;
     for ((protocol, lease_ns), near) in everywhere() {
         let shape = Shape::of(&[narrow("t", 4000), half("h", 4000)]).protocol(protocol);
@@ -115,7 +116,7 @@ fn a_reader_in_lease_or_without_a_writer_reads_once_and_others_twice() {
         let mut by = world.coordinator(0, 0);
         for table in [TableId(0), TableId(1)] {
             fill(&mut by, table, 1..5);
-            // No transaction writes, so with near memory one read of the records needs no lease.
+            // No transaction writes in this test. So with near memory one read of the records needs no lease.
             let is_one = lease_ns > 0 || near && protocol == "oocc";
             let looks = if is_one { 1 } else { 2 };
             let cost = measure_call(&mut by, |by| assert!(got(by, table, &[1, 2, 3, 4]).is_ok()));
@@ -146,7 +147,7 @@ struct Seen {
     moved: u64,
 }
 
-/// Reads the same records by one call and by a transaction, on nodes with equal caches.
+/// Reads the same records by one call and by a transaction, on nodes with equal caches. Compares the costs of both.
 fn compare_rounds(
     (protocol, lease_ns): (&'static str, u32),
     (cache, read_whole): (usize, bool),
@@ -163,7 +164,7 @@ fn compare_rounds(
     let mut costs = Vec::new();
     for table in [0, 1, 2, 3].map(TableId) {
         fill(&mut writer, table, (0..60).filter(|key| key % 5 != 4));
-        // Run calls until all requested splits of buckets are done.
+        // The test runs calls until all requested splits of buckets are done.
         (0..20).for_each(|_| drop(got(&mut writer, table, &[1])));
         let mut before = [phases(&by), phases(&other)];
         for step in 0..24 {
@@ -251,7 +252,7 @@ fn a_refused_try_counts_once_for_multi_get_and_transactions() {
                 let asked = (locked.clone(), u64::from(tries_max));
                 assert_eq!(ended, asked, "{protocol}, near {near}");
             }
-            // The deadline is for the whole call.
+            // The deadline applies to the whole call.
             let late = Retry { deadline: Some(Nanos(0)), ..Retry::default() };
             let (ended, aborts) = aborted(late);
             assert!(ended.is_err() && ended != locked, "{protocol}, near {near}");
@@ -309,8 +310,8 @@ fn give_up(near: bool) {
 }
 
 /// Runs writers, and readers that read several records by one call, on two threads. Returns the checker's finding, if
-/// any, and the counts. In every other seed all records have two copies. Under OOCC, in every third seed, the second
-/// thread expels and recovers the first thread's node in the middle of the run.
+/// any, and the counts. For every second seed all records have two copies. Under OOCC, for every third seed, the
+/// second thread expels and recovers the first thread's node in the middle of the run.
 fn race(
     ((protocol, lease_ns), near): ((&'static str, u32), bool),
     variant: &str,
@@ -337,7 +338,7 @@ fn race(
                     let retry = Retry { deadline, pause_max_ns, ..Retry::default() };
                     let mut by = Coordinator::new(Rc::clone(&cx), number, retry);
                     let mut rng: Rng = seeded(seed, u64::from(number));
-                    // A recovery that undoes writes would have to be in the history, so only OOCC's runs have a
+                    // If a recovery undid writes, the history would have to contain this. So only OOCC's runs have a
                     // recovery.
                     let attends = protocol == "oocc" && seed % 3 == 2 && number == 5;
                     executor.spawn(async move {
@@ -371,7 +372,7 @@ fn race(
     });
     let history = history(&world.database, recorded.into_inner().unwrap());
     let report = check(&history, Isolation::StrictSerializable);
-    // The dead node had taken these locks and written no log entry for them.
+    // The dead node had taken some locks and written no log entry for them. The sweep removes these locks.
     block_on(recovery::sweep(&world.context(3, 0), Pace::UNPACED)).expect("all nodes are there");
     let audit = world.audit();
     let finding = report.anomalies.first().map(ToString::to_string);
@@ -379,7 +380,8 @@ fn race(
     (finding, tally.into_inner().unwrap())
 }
 
-/// Runs for `limit`, or until there is a finding; longer while no two transactions have met.
+/// Runs for the time `limit`, or until the checker finds a violation. The run is longer while no two transactions
+/// have met.
 fn find(
     who: ((&'static str, u32), bool),
     variant: &str,
@@ -390,7 +392,7 @@ fn find(
     for seed in 0.. {
         let (finding, tally) = race(who, variant, mixes[seed as usize % mixes.len()], seed);
         total.add(&tally);
-        // On a busy machine threads run one after the other: they have more time to meet.
+        // On a busy machine threads run one after the other, so they get more time to meet.
         let has_met = total.aborted() > 0 && total.splits > 0;
         let limit = if has_met { limit } else { 20 * limit };
         if finding.is_some() || begun.elapsed() > limit {
@@ -438,8 +440,8 @@ fn multi_get_is_serializable_and_planted_bugs_are_found() {
     assert!(finding.is_some(), "who is about to write did not say so: not found");
 }
 
-/// The caller's code panics. No round is in flight at that time, so the thread is at rest and other transactions can
-/// use its records.
+/// Tests that the caller's code panics. No round is in flight at that time. So the thread runs no transaction
+/// afterwards, and other transactions can use the records.
 #[test]
 fn a_panic_of_the_callers_code_leaves_nothing() {
     for info in ALL {
@@ -479,14 +481,14 @@ fn a_panic_of_the_callers_code_leaves_nothing() {
 
 const PANICS: usize = 7;
 
-/// Panics at one of the places where the caller's code runs.
+/// Calls code that panics at one of the places where the caller's code runs.
 fn panic_at(by: &mut Coordinator, table: TableId, place: usize) {
     let bad = |key: u64| if key == 2 { panic!("the caller's") } else { key };
     let keys = |count: u32| (0..count).map(u64::from);
     let result: Result<(), Failure> = match place {
         0 => block_on(by.multi_get(table, keys(4).map(bad), |_, _| ())),
         1 => block_on(by.multi_get(table, keys(4), |at, _| _ = bad(at as u64))),
-        // The call requests too many records to be read together.
+        // In this case the call requests too many records for one batch read.
         2 => block_on(by.multi_get(table, keys(40).map(bad), |_, _| ())),
         3 => block_on(by.transact(async |tx| {
             tx.read_each(table, (0..4).map(bad), Cells::ALL, |_| ());

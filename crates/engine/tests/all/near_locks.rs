@@ -1,9 +1,9 @@
-//! Tests of locks of compute nodes in one process that call each other, on real threads, while shards move.
+//! Tests of locks of compute nodes that call each other within one process, on real threads, while shards move.
 //!
 //! Invariants checked: a transaction holds its locks from the moment when it may take its commit timestamp until it
 //! releases them. In that time no other transaction holds a conflicting lock, whichever node granted the lock. At the
-//! end no lock is held, and every shard is open. The tests notice three planted bugs: a lock table without bits,
-//! moves that do not wait, and moves that a message decides.
+//! end no lock is held, and every shard is open. The tests find three planted bugs: a lock table without bits, moves
+//! that do not wait, and moves that a message decides.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -29,10 +29,10 @@ use tarn_store::placement::shard_map::{ShardId, ShardState};
 const NODES: u16 = 2;
 const COROUTINES: u64 = 6;
 const KEYS: usize = 12;
-/// The time within which a planted bug must show. On two processors a planted bug shows within milliseconds.
+/// The time within which a test must find a planted bug. On two processors a test finds it within milliseconds.
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const TRANSACTIONS: u64 = 3_000;
-/// The amount that a writer adds to a key's count; a reader adds one.
+/// The amount that a writer adds to a key's count of holders; a reader adds one.
 const WRITER: i64 = 1 << 32;
 
 /// Returns the shard of a key. The keys belong to shards of different owners.
@@ -120,7 +120,7 @@ async fn move_shards(cx: Rc<Context>, oracle: &Oracle, to: NodeId, seed: u64) {
     }
 }
 
-/// Runs two nodes with one thread each, whose services have these options.
+/// Runs two nodes with one thread each. The services of both nodes have these options.
 fn run(seed: u64, services: &ServiceOptions) -> Oracle {
     let world = World::new(&Shape::of(&[half("t", 100)]).protocol("lotus"));
     let join = |slot| {

@@ -1,9 +1,9 @@
 //! Tests of reads by loads instead of rounds, under protocols that keep locks beside the records.
 //!
 //! Invariant checked: for one coordinator the two access methods have the same visible effects: outcomes, reads and
-//! writes, every byte of the memory node. Between real threads, reads by loads are strictly serializable, with leases
-//! and without. The tests notice readers that ignore locks, and readers that do not validate. If no record was away
-//! from home, or no reader was in lease, the tests fail, because they compared nothing.
+//! writes, and every byte of the memory node. Between real threads, reads by loads are strictly serializable, with
+//! leases and without. The tests find readers that ignore locks, and readers that do not validate. If no record was
+//! away from its home bucket, or no reader was in lease, the tests fail, because they compared nothing.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -30,10 +30,10 @@ use tarn_store::schema::{Cells, TableId};
 
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const SOUND_FOR: Duration = Duration::from_secs(1);
-/// Longer than an uninterrupted reader takes, and short enough for a test to wait for the end of a lease at each
-/// write.
+/// The length of leases. A lease is longer than an uninterrupted reader takes. A lease is also short enough that a
+/// test can wait for the end of a lease at each write.
 const LEASE_NS: u32 = 20_000;
-/// The protocols, each with the time for which readers trust their reads.
+/// The tested protocols, each with the time for which readers trust their reads.
 const WHO: [(&str, u32); 4] = [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", LEASE_NS)];
 
 /// The results of a run.
@@ -52,7 +52,7 @@ fn memory(world: &World) -> Vec<u64> {
     words
 }
 
-/// Runs one coordinator's transactions, some of which only read. In some seeds the coordinator caches the addresses
+/// Runs one coordinator's transactions, some of which only read. For some seeds the coordinator caches the addresses
 /// of records.
 fn run((protocol, lease_ns): (&'static str, u32), mix: Mix, near: bool, seed: u64) -> Left {
     let shape = mix::shape(1, 1, "corrected").protocol(protocol).leasing_reads(lease_ns);
@@ -72,7 +72,7 @@ fn run((protocol, lease_ns): (&'static str, u32), mix: Mix, near: bool, seed: u6
     Left { outcomes, history, memory: memory(&world), verbs: (reads, others.iter().sum()) }
 }
 
-/// The text of a transaction as other transactions see it, so without its time.
+/// Returns a transaction as text, as other transactions see it. So the text contains no time.
 fn seen(txn: &RecordedTxn) -> String {
     format!("{:?} {} {:?} {:?} {:?}", txn.id, txn.coordinator, txn.outcome, txn.reads, txn.writes)
 }
@@ -96,7 +96,7 @@ fn loads_return_what_rounds_return() {
                     "{what}: the first byte that differs"
                 );
                 assert_eq!(near.verbs.1, far.verbs.1, "{what}: WRITEs and atomics");
-                // The two methods need different READs for records away from home.
+                // For records away from their home buckets, the two methods need different READs.
                 if mix.keys == CROWDED.keys && who.1 == 0 {
                     assert_ne!(near.verbs.0, far.verbs.0, "{what}: nothing was compared");
                 }
@@ -107,7 +107,7 @@ fn loads_return_what_rounds_return() {
 
 #[test]
 fn a_reader_in_lease_reads_once_and_others_twice() {
-    // The last lease is longer than a test takes to read.
+    // The lease in the last entry is longer than a test takes to read.
     for (protocol, lease_ns) in [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", 10_000_000)] {
         let shape = Shape::of(&[narrow("t", 4000), half("h", 4000)]).protocol(protocol);
         let world = World::new(&shape.leasing_reads(lease_ns));
@@ -132,8 +132,8 @@ fn records_read_together_equal_records_read_one_by_one() {
         let world = World::new(&Shape { near, ..shape });
         let (table, mut by) = (TableId(0), world.coordinator(0, 0));
         fill(&mut by, table, 1..9);
-        // The keys include keys that were requested before, the same key twice, and a missing key. The record to be
-        // changed is requested before the other records or between them.
+        // The keys include keys that were requested before, the same key twice, and an absent key. The test requests
+        // the record that it will change before the other records or between them.
         for changes in [None, Some(3), Some(7)] {
             let plan = async |tx: &mut Transaction<'_>, at_once: bool| {
                 let first = tx.read(table, 2, Cells::ALL);
@@ -152,7 +152,8 @@ fn records_read_together_equal_records_read_one_by_one() {
                 tx.read_each(table, [5, 1], Cells::ALL, |it| handles.push(it));
                 tx.fetch().await?;
                 let rows = handles.iter().map(|&it| tx.get(it).map(|row| row.u64(A)));
-                // Handles belong to their transaction; the test compares which handles are equal.
+                // Handles differ between transactions. So the test compares only which handles of a transaction are
+                // equal.
                 let first = |it| handles.iter().position(|other| other == it);
                 Ok((rows.collect::<Vec<_>>(), handles.iter().map(first).collect::<Vec<_>>()))
             };
@@ -172,8 +173,8 @@ fn a_further_operation_before_the_fetch_is_done() {
         let (table, mut by) = (TableId(0), world.coordinator(0, 0));
         fill(&mut by, table, 1..4);
         let after = |key| value_of(&mut world.coordinator(1, 0), table, key);
-        // This transaction reads a record and then changes it, reads more records beside the changed records, and
-        // reads a record after a fetch.
+        // This transaction reads a record and then changes it. The transaction also reads more records together with
+        // the changed records, and reads a record after a fetch.
         block_on(by.transact(async |tx| {
             let (first, row) = (tx.read(table, 1, Cells::ALL), tx.read(table, 2, Cells::ALL));
             let again = tx.update(table, 2, Cells::ALL);
@@ -253,9 +254,9 @@ fn race(
     (finding, tally.into_inner().unwrap())
 }
 
-/// Runs for `limit`, or until there is a finding.
+/// Runs for the time `limit`, or until the checker finds a violation.
 fn find(who: (&'static str, u32), variant: &str, limit: Duration) -> (Option<String>, Tally) {
-    // In these mixes most transactions read, and records are one line or half a line.
+    // In these mixes most transactions read. A record takes one cache line or half a line.
     let mixes = [SKEW, HALVES, CROWDED_HALVES].map(|mix| Mix { read_only_in: 2, ..mix });
     let (begun, mut total) = (Instant::now(), Tally::default());
     for seed in 0.. {

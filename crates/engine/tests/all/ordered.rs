@@ -1,8 +1,8 @@
 //! Tests that compare ordered indexes with a map, one transaction after another.
 //!
-//! Checked: scans in both directions, with and without limits, show the same as a `BTreeMap`, including the
-//! transaction's own changes. Index entries follow inserts, deletes and updates. Nodes split and merge during the
-//! test, and the audit is clean at the end.
+//! Invariant checked: scans in both directions, with and without limits, return the same as a `BTreeMap`, including
+//! the transaction's own changes. Index entries follow inserts, deletes and updates. Nodes split and merge during the
+//! test, and the audit at the end finds no error.
 
 use crate::common::*;
 use rand::RngExt;
@@ -79,13 +79,13 @@ fn against_a_model(
     let mut rng = tarn_fabric::rng::seeded(seed, 0);
     let mut model: BTreeMap<u64, u64> = BTreeMap::new();
     for turn in 0..turns {
-        // The map fills, then empties, then fills again.
+        // The map first fills, then empties, then fills again.
         let fills = (turn * 5 / turns).is_multiple_of(2);
         let wishes: Vec<(u64, u64, bool)> = (0..rng.random_range(1..8))
             .map(|_| {
                 let inserts = rng.random_range(0..10) < if fills { 8 } else { 2 };
                 let drawn = rng.random_range(0..keys);
-                // The deleted key is usually an existing one, so most deletes find a record.
+                // The deleted key usually exists, so most deletes find a record.
                 let there = model.range(drawn..).next().map_or(drawn, |(key, _)| *key);
                 (if inserts { drawn } else { there }, rng.random_range(0..40), inserts)
             })
@@ -161,7 +161,7 @@ fn a_trusted_stale_path_is_noticed() {
     let believing = || against_a_model(("ford", "corrected,-check-fences"), 3_000, 1, 1);
     let panic = std::panic::catch_unwind(believing).expect_err("nothing was missed");
     let text = panic.downcast_ref::<String>().expect("a text");
-    // The panic's text must report a difference in a scan, and not another failure.
+    // The text of the panic must report a difference in a scan, not another failure.
     let missed = ["turn ", "another's cache"];
     assert!(missed.iter().any(|words| text.contains(words)), "another panic: {text}");
 }
@@ -207,7 +207,7 @@ fn scans_show_loaded_records() {
         assert_eq!(seen.0, all);
         let some: Vec<u64> = (0..keys).filter(|key| key % 100 == 7).map(|key| key * 3).collect();
         assert_eq!((seen.1, seen.2, seen.3), (some, vec![33], vec![]));
-        // The columns of this row are in different lines: an update and a delete name only column A.
+        // The columns of this row are in different lines. An update and a delete request only column A.
         block_on(by.transact(async |tx| {
             let row = tx.update(T, 21, Cells::one(ColumnId(2)));
             let moved = tx.update(T, 24, Cells::one(A));
@@ -226,8 +226,8 @@ fn scans_show_loaded_records() {
     }
 }
 
-/// Every even key exists and no odd key, both at home and away from home. A lookup shows the transaction's own
-/// changes.
+/// Tests that a lookup finds every even key and no odd key, both at home and away from home. A lookup shows the
+/// transaction's own changes.
 #[test]
 fn a_look_up_finds_exactly_the_existing_records() {
     let world = World::new(&Shape::of(&[narrow("t", 4096).ordered("by_key")]));

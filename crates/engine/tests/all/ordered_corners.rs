@@ -1,11 +1,11 @@
 //! Tests of rare uses of ordered indexes that are allowed.
 //!
 //! Invariant checked:
-//! - Index entries are made of columns that were read.
-//! - A full heap ends in an error.
-//! - A violation of a unique index is reported only for a state that may be committed.
-//! - A scan shows the transaction's changes as of the beginning of its fetch.
-//! - Records that are loaded later are found by coordinators that worked before.
+//! - The key of an index entry consists of columns that the transaction has read.
+//! - If the heap is full, the transaction gets an error.
+//! - The engine reports a violation of a unique index only for a state that may be committed.
+//! - A scan shows the transaction's changes that were requested before the scan, as they are when its fetch begins.
+//! - Coordinators that ran before a load find the records that were loaded later.
 
 use crate::common::*;
 use tarn_engine::admin::load::{Loader, Part};
@@ -40,8 +40,8 @@ fn all(by: &mut Coordinator, index: IndexId) -> Vec<u64> {
     .unwrap()
 }
 
-/// The columns of an index are in two lines. The transaction names one of these columns, in a second access to a
-/// record that it already accesses for another column.
+/// Tests an index whose columns are in two lines. The transaction requests one of these columns only in a second
+/// access to a record. The transaction's first access requested another column.
 #[test]
 fn an_index_key_is_made_of_columns_that_were_read() {
     let parts = [IndexPart::Column(A), IndexPart::Column(C)];
@@ -59,7 +59,7 @@ fn an_index_key_is_made_of_columns_that_were_read() {
         .unwrap();
     }
     for (how, key) in [(0, 3), (1, 4), (2, 5)] {
-        // The read buffer contained other rows before.
+        // The read buffer has contained other rows before this transaction.
         block_on(by.transact(async |tx| {
             (6..8u64).for_each(|key| _ = tx.read(T, key, Cells::ALL));
             tx.fetch().await
@@ -119,8 +119,8 @@ fn a_full_heap_ends_an_insert_into_a_full_leaf() {
     world.assert_clean();
 }
 
-/// Splits a leaf of index and table 0 or 1, and merges the new leaf away again. Returns the dead node that is left,
-/// beside entries 0 to 11.
+/// Splits a leaf of index and table 0 or 1, and merges the new leaf away again. Returns the dead node that is left.
+/// Entries 0 to 11 stay in the index.
 fn with_dead_node(by: &mut Coordinator, number: u16) -> Address {
     let (cx, table) = (std::rc::Rc::clone(by.context()), TableId(number));
     let index = cx.database().catalog.ordered(IndexId(number));
@@ -139,7 +139,8 @@ fn with_dead_node(by: &mut Coordinator, number: u16) -> Address {
     nodes[0]
 }
 
-/// A thread with an outdated path has locked a dead node, and then pauses for as long as a lease lasts.
+/// Tests a thread with an outdated path. The thread has locked a dead node, and then pauses for as long as a lease
+/// lasts.
 #[test]
 fn a_dead_node_that_is_locked_does_not_keep_leaves_from_being_split() {
     let world = World::new(&Shape::of(&[narrow("t", 4_000).ordered("by_key")]));
@@ -167,8 +168,8 @@ fn a_dead_node_that_is_locked_does_not_keep_leaves_from_being_split() {
     world.assert_clean();
 }
 
-/// Another index of the thread needs a split for which there is no memory. This lack of memory is no failure of the
-/// present transaction.
+/// Tests that another index of the thread needs a split for which there is no memory. This lack of memory is no
+/// failure of the present transaction.
 #[test]
 fn an_insert_learns_only_of_its_own_split() {
     let tables = ["t", "u"].map(|name| narrow(name, 4_000).ordered("by_key"));
@@ -195,8 +196,9 @@ fn an_insert_learns_only_of_its_own_split() {
     world.assert_clean();
 }
 
-/// The record that has the unique key got it together with a change of a record that the transaction had read. In no
-/// serial order would the transaction have seen both.
+/// Tests a unique violation that is found by an old read. The record with the unique key got this key in a
+/// transaction that also changed a record that the present transaction had read. In no serial order would the present
+/// transaction see both.
 #[test]
 fn a_unique_violation_found_by_an_old_read_is_no_verdict() {
     let schemas = [narrow("t", 64).index("by_a", &[IndexPart::Column(A)], true), narrow("x", 64)];
@@ -228,7 +230,7 @@ fn a_unique_violation_found_by_an_old_read_is_no_verdict() {
     world.assert_clean();
 }
 
-/// Runs scans of several rounds before and after an insert and a delete of the same fetch.
+/// Runs scans of several rounds before and after an insert and a delete that are in the same fetch.
 #[test]
 fn a_scan_shows_earlier_operations_and_no_later_ones() {
     let schema = narrow("t", 2_000).index("by_a", &[IndexPart::Column(A)], false);

@@ -3,7 +3,7 @@
 //! Invariant checked: histories that include leaves as records are strictly serializable, so there are no phantoms.
 //! After every schedule the trees are complete, every record has its entries and every entry its record, replicas are
 //! equal, and no lock is left. The invariant also holds if compute nodes die at any moment, even in the middle of a
-//! split or merge. If a rule of ordered indexes is switched off, the test notices a violation.
+//! split or merge. If a rule of ordered indexes is turned off, the test finds a violation.
 
 use crate::common::crash::{self, Found};
 use crate::common::mix::{self, Mix, PHANTOMS, RANGES};
@@ -20,13 +20,13 @@ use tarn_engine::site::metrics::Tally;
 use tarn_fabric::clock::Nanos;
 use tarn_store::schema::TableId;
 
-/// Selects, by the seed, each protocol in turn that has ranges and survives a death.
+/// Selects a protocol by the seed: each protocol in turn that protects ranges and survives a death.
 fn protocol(seed: u64) -> &'static str {
     of_those(seed, |info| info.caps.ranges && info.caps.crash_recovery)
 }
 
-/// Selects a protocol as [`protocol`] does, but none that keeps several versions of a record apart from its slot.
-/// Such protocols refuse a transaction of [`RANGES`] that deletes a record and inserts it again.
+/// Selects a protocol as [`protocol`] does, but no protocol that keeps several versions of a record apart from its
+/// slot. Such protocols refuse a transaction of [`RANGES`] that deletes a record and inserts it again.
 fn protocol_in_place(seed: u64) -> &'static str {
     of_those(seed, |info| {
         info.caps.ranges && info.caps.crash_recovery && !info.caps.snapshot_isolation
@@ -62,7 +62,7 @@ fn there_are_no_phantoms_under_any_order() {
     }
     println!("{tally:?}");
     assert!(tally.node_splits > 20 && tally.node_merges > 5, "{tally:?}");
-    // Some transactions abort themselves, and few miss their deadline.
+    // Some transactions abort themselves, and only a few miss their deadline.
     assert!(tally.committed * 10 > planned * 9, "{} of {planned}", tally.committed);
 }
 
@@ -78,7 +78,7 @@ fn a_death_of_any_node_at_any_time_leaves_trees_whole() {
     assert!(found.tally.node_splits > 0 && found.tally.node_merges > 0, "{found:?}");
 }
 
-/// Prints the number of schedules that the test needs to find the bug of the variant. A panic does not count as a
+/// Prints the number of schedules after which the test finds the bug of the variant. A panic does not count as a
 /// finding.
 fn found_after(switch: &str, limit: u64, mut run: impl FnMut(&str, u64) -> Result<(), String>) {
     let variant = format!("corrected,-{switch}");
@@ -97,10 +97,10 @@ fn an_unprotected_gap_is_noticed() {
     });
 }
 
-/// A coordinator dies after each multiple of this number of steps of the fabric.
+/// The distance between two tested points of death. A coordinator dies after each multiple of this number of steps.
 const STRIDE: usize = 5;
 
-/// A step of the test: a key, and whether the key is deleted (`true`) or inserted.
+/// A step of the test: a key, and whether the step deletes the key (`true`) or inserts it.
 type Step = (u64, bool);
 
 /// The steps that fill a tree, and then empty it from the middle.

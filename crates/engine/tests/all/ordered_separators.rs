@@ -1,8 +1,8 @@
 //! Tests of trees in which the separator of a split node is missing in the level above.
 //!
-//! Invariant checked: a thread that needs the split-off node reaches it along NEXT and continues from there, at every
-//! level. A missing separator costs one step, and no transaction fails. A thread that has passed a node without a
-//! separator posts the node's separator.
+//! Invariant checked: a thread that needs the split-off node reaches it along the field NEXT and continues from
+//! there, at every level. A missing separator costs one step, and no transaction fails. If a thread has passed a node
+//! whose separator is missing, the thread inserts the separator into the level above.
 
 use crate::common::race::poll;
 use crate::common::*;
@@ -17,12 +17,13 @@ use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::schema::{IndexId, IndexPart, Key, TableId};
 
 const T: TableId = TableId(0);
-/// A retry rule with one try, so that no thread repairs the tree between tries.
+/// A retry rule that allows only one try, so that no thread repairs the tree between tries.
 const ONCE: Retry = Retry { tries_max: 1, ..Retry::PATIENT };
-/// The number of times that the index key repeats the record's key, so that few entries fill a node.
+/// The number of times that the index key repeats the record's key. So an index key is long, and few entries fill a
+/// node.
 const TIMES: usize = 7;
 
-/// Returns the key of the index for a record's key.
+/// Returns the index key of the record with this key.
 fn whole(key: u64) -> IndexKey {
     (0..TIMES).fold(IndexKey::new(), |parts, _| parts.u64(key))
 }
@@ -43,11 +44,11 @@ async fn insert(by: &mut Coordinator, key: u64) -> Result<(), Failure> {
     .await
 }
 
-/// A tree of three levels or more, which a coordinator left after it was dropped in the middle of its work.
+/// A tree of three levels or more. The tree's coordinator was dropped in the middle of its work on the tree.
 struct Tree {
     world: World,
     index: IndexId,
-    /// The keys in ascending order; every other key is free.
+    /// The keys of the tree in ascending order. Every second possible key is not in the tree.
     keys: Vec<u64>,
 }
 
@@ -69,8 +70,8 @@ impl Tree {
     }
 
     /// Inserts descending keys until a split happens for which `is_it` returns true. `is_it` gets the number of
-    /// levels before the insert, and the number of splits by the insert. The function drops the coordinator before
-    /// the new node's separator is posted.
+    /// levels before the insert, and the number of splits by the insert. The function drops the coordinator before it
+    /// inserts the new node's separator into the level above.
     fn split_and_drop(&mut self, is_it: impl Fn(usize, u64) -> bool) {
         let mut by = self.world.coordinator(0, 0);
         for key in (0..2_000).rev().map(|half| half * 2) {
@@ -89,7 +90,7 @@ impl Tree {
         panic!("no such split");
     }
 
-    /// Creates a tree in which an inner node other than the root was split, and the level above does not have the new
+    /// Creates a tree in which an inner node other than the root was split. The level above does not have the new
     /// node's separator.
     fn with_inner_sibling() -> Tree {
         let mut tree = Tree::new();
@@ -97,7 +98,7 @@ impl Tree {
         tree
     }
 
-    /// Returns the keys under those inner nodes of level 1 to which the root does not lead.
+    /// Returns the keys under those inner nodes of level 1 to which no separator in the root leads.
     fn unposted(&self) -> Vec<u64> {
         let (cx, index) =
             (self.world.context(2, 0), self.world.database.catalog.ordered(self.index));
@@ -134,10 +135,10 @@ impl Tree {
     }
 }
 
-/// An action on the key at an index of the tree's keys. Returns whether the result was right.
+/// An action on one of the tree's keys, given by its index. Returns whether the result was right.
 type Act = fn(&Tree, usize) -> Result<bool, Failure>;
 
-/// Looks the key up.
+/// Looks up the key at this index.
 fn sought(tree: &Tree, at: usize) -> Result<bool, Failure> {
     tree.cold(async |tx| {
         let handle = tx.seek(tree.index, whole(tree.keys[at]));
@@ -146,7 +147,7 @@ fn sought(tree: &Tree, at: usize) -> Result<bool, Failure> {
     })
 }
 
-/// Scans in both directions from the key over the next leaves.
+/// Scans in both directions from the key at this index over the next leaves.
 fn scanned(tree: &Tree, at: usize) -> Result<bool, Failure> {
     let near = &tree.keys[at..tree.keys.len().min(at + 40)];
     let range = Scan::range(whole(near[0]), whole(near[near.len() - 1]));
@@ -167,7 +168,7 @@ fn scanned_back(tree: &Tree, at: usize) -> Result<bool, Failure> {
     })
 }
 
-/// Deletes the key and inserts it again.
+/// Deletes the key at this index and inserts it again.
 fn changed(tree: &Tree, at: usize) -> Result<bool, Failure> {
     let key = tree.keys[at];
     tree.cold(async |tx| {
@@ -203,8 +204,8 @@ fn a_missing_separator_costs_a_step_at_every_level() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Every transaction of a thread needs the unposted node, and none of the coordinators begins another transaction. So
-/// no coordinator is free to post the separator.
+/// Tests a node whose separator is missing in the level above. Every transaction of a thread needs this node, and
+/// none of the coordinators begins another transaction. So no coordinator is free to insert the separator.
 #[test]
 fn transactions_that_need_an_unposted_node_commit() {
     let tree = Tree::with_inner_sibling();
@@ -237,8 +238,8 @@ fn transactions_that_need_an_unposted_node_commit() {
     tree.world.assert_clean();
 }
 
-/// The leftmost leaf of a queue was split, and the separator of the new half is not posted. Both halves are emptied.
-/// A thread that continues to take entries from the queue merges the halves.
+/// Tests a queue whose leftmost leaf was split, while the separator of the new half is missing in the level above.
+/// Both halves become empty. A thread that continues to take entries from the queue merges the halves.
 #[test]
 fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
     let mut tree = Tree::new();
@@ -252,7 +253,7 @@ fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
         tx.fetch().await?;
         Ok(first)
     };
-    // The threads that take the entries have ended when the merges are due.
+    // The threads that take the entries have ended before the merges should be made.
     for &key in &tree.keys[..2 * third + 2] {
         assert_eq!(tree.cold(pop), Ok(key));
     }
@@ -265,8 +266,8 @@ fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
     tree.world.assert_clean();
 }
 
-/// The heap has room for `nodes` nodes when the root is full. An inner node is split, and there is no room for the
-/// new node's separator. Transactions can still find, change and delete all inserted keys.
+/// Creates a heap with space for `nodes` nodes when the root is full. An inner node is split, and there is no space
+/// for the new node's separator. Transactions can still find, change and delete all inserted keys.
 fn without_room_for_a_separator(nodes: usize) -> Failure {
     let schema = narrow("t", 40_000).index("by_key", &[IndexPart::Key; TIMES], true);
     let mut shape = Shape::of(&[schema]);
@@ -319,7 +320,7 @@ fn without_room_for_a_separator(nodes: usize) -> Failure {
 
 #[test]
 fn records_are_found_although_a_separator_has_no_room() {
-    // About fourteen leaves are split before the inner node above them is full.
+    // Before the inner node above the leaves is full, about fourteen leaves are split.
     for nodes in 12..20 {
         assert_eq!(without_room_for_a_separator(nodes), Failure::OutOfMemory, "{nodes} nodes");
     }

@@ -1,8 +1,8 @@
 //! Tests of walks along ordered indexes during splits and merges, and of trees on copies that have joined.
 //!
-//! Invariant checked: whichever parts of a split have reached memory, a walk passes every node and ends. After a node
-//! was merged and then a copy joined, no thread trusts a cached path to the node on that copy. Runs are
-//! deterministic: the test steps the fabric by hand.
+//! Invariant checked: whichever parts of a split have reached memory, a walk passes every node and ends. Suppose that
+//! a node was merged and then a copy joined. In this case, no thread trusts a cached path to the merged node on that
+//! copy. Runs are deterministic, because the test itself takes each step of the fabric.
 
 use crate::common;
 use crate::common::scene::{PACE, TERMS};
@@ -39,7 +39,7 @@ async fn take(by: &mut Coordinator, key: u64) {
     .unwrap();
 }
 
-/// Returns the records that one scan of a whole index shows.
+/// Returns the records that one scan of a whole index returns.
 async fn all(by: &mut Coordinator, index: u16) -> Vec<u64> {
     by.transact(async |tx| {
         let handle = tx.scan(IndexId(index), Scan::prefix(IndexKey::new()));
@@ -62,8 +62,8 @@ fn is_whole(fabric: &WeakFabric) -> bool {
         && (0..open.groups.count() as u16).all(full)
 }
 
-/// A thread caches a path to nodes that another thread merges. Then copies die, and copies join that never had those
-/// nodes, so the path leads to zeros.
+/// Tests a thread that caches a path to nodes, which another thread then merges. After that copies die, and copies
+/// join that never had those nodes. So the cached path leads to zeros.
 #[test]
 fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
     let shape = common::mix::ordered_shape(2, 2, "corrected");
@@ -78,7 +78,7 @@ fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
     }
     let before = fabric.block_on(all(&mut remembering, 0));
     assert_eq!(before, (0..300).collect::<Vec<u64>>());
-    // The test deletes leaf by leaf, so that each leaf is merged into the previous one.
+    // The test deletes keys leaf by leaf, so that each leaf is merged into the previous leaf.
     for key in 20..280 {
         fabric.block_on(take(&mut merging, key));
     }
@@ -95,7 +95,8 @@ fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
     }
     let left: Vec<u64> = (0..20).chain(280..300).collect();
     assert_eq!(fabric.block_on(all(&mut remembering, 0)), left);
-    // The thread that merged does not reuse dead nodes from before: it puts new entries into nodes of the tree.
+    // The thread that merged nodes does not reuse dead nodes of an earlier configuration. The thread puts new entries
+    // into nodes of the tree.
     for key in 100..260 {
         fabric.block_on(put(&mut merging, key));
     }
@@ -104,7 +105,7 @@ fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
     assert!(audit.is_clean(), "{audit}");
 }
 
-/// The end of a split whose writes have reached one memory node and not the other.
+/// How a split ends whose writes have reached one memory node and not the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     /// The writes of the split reach the other node later.
@@ -113,13 +114,13 @@ enum End {
     Dies,
 }
 
-/// The number of turns of a sweep while a split is incomplete.
+/// The number of turns that a sweep may take while a split is incomplete.
 const TURNS: usize = 30_000;
 /// The number of turns that a lease may last.
 const LONG: usize = 6_000_000;
 
-/// Holds back the data of the `split`-th split in the middle of a tree, at one memory node. Another node sweeps
-/// meanwhile. Returns the numbers of LOCK words that this sweep and an earlier sweep read.
+/// Holds back the data of the `split`-th split in the middle of a tree, at one memory node. Meanwhile another node
+/// makes a sweep. Returns the numbers of LOCK words that this sweep and an earlier sweep read.
 fn sweep_beside_split(split: u64, held: u16, end: End) -> Option<(u64, u64)> {
     let shape = common::mix::ordered_shape(2, 1, "corrected");
     let fabric = WeakFabric::new(&shape, 5);
@@ -135,7 +136,7 @@ fn sweep_beside_split(split: u64, held: u16, end: End) -> Option<(u64, u64)> {
         cx.metrics.snapshot().phases[at]
     };
     let whole = fabric.block_on(recovery::sweep(&other, PACE)).unwrap();
-    // Run until the split's data are in flight.
+    // The test runs until the split's data are in flight.
     let (before, mut begun) = (count("restructure"), None);
     let mut waiting = Waiting::from_waker(Waker::noop());
     let mut working = Box::pin(async {
@@ -197,7 +198,7 @@ fn every_node_is_swept(end: End, splits: u64) {
     for (split, held) in (1..=splits).flat_map(|split| [(split, 0), (split, 1)]) {
         let Some((beside, before)) = sweep_beside_split(split, held, end) else { continue };
         println!("split {split}, held at {held}: {beside} beside, {before} before");
-        // No node is merged, so a sweep cannot have fewer words to read.
+        // No node is merged, so this sweep cannot read fewer LOCK words than the earlier sweep.
         assert!(beside >= before, "split {split}, held at {held}: {beside} of {before}");
         sweeps += 1;
     }

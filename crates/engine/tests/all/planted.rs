@@ -1,9 +1,9 @@
-//! Planted bugs on real threads: each rule of a protocol is switched off, and the test notices the violation. The
-//! corrected protocol passes the same runs.
+//! Planted bugs on real threads: the test turns off each rule of a protocol and finds the violation. The corrected
+//! protocol passes the same runs.
 //!
-//! Invariant checked: for every switch listed below, the checker or the audit finds the anomaly within
-//! [`FIND_LIMIT`]. With all switches on, [`SOUND_FOR`] of the same runs find nothing, and reach every phase and every
-//! reason to abort. Each run has two threads with four coroutines each.
+//! Invariant checked: for every switch in the tables of this file, the checker or the audit finds the anomaly within
+//! [`FIND_LIMIT`]. With all switches on, the same runs for the time [`SOUND_FOR`] find nothing, and reach every phase
+//! and every reason to abort. Each run has two threads with four coroutines each.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -26,17 +26,17 @@ use tarn_store::history::RecordedTxn;
 use tarn_store::ids::AbortReason;
 use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
-/// The time limit for a finding. Findings take milliseconds; on a busy machine they may take a thousand times as
-/// long.
+/// The time within which a test must find a planted bug. A test usually takes milliseconds. On a busy machine it may
+/// take a thousand times as long.
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const SOUND_FOR: Duration = Duration::from_secs(2);
 const THREADS: u16 = 2;
 const COROUTINES: u32 = 4;
-/// The length of readers' leases, for protocols with leases.
+/// The length of readers' leases in nanoseconds, for protocols with leases.
 const READ_LEASE_NS: u32 = 10_000;
 
 /// For each bug: protocol, switch, the mix that exposes the bug, the number of replicas, and the number of
-/// transactions of a coroutine. The table has every switch without which a history or the memory is wrong. Other
+/// transactions of a coroutine. The table contains every switch without which a history or the memory is wrong. Other
 /// switches change only the cost.
 const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("ford", "validate-reads", SKEW, 1, 120),
@@ -45,8 +45,8 @@ const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("ford", "write-after-validation", SKEW, 1, 120),
     ("ford", "protect-absent", COMING_AND_GOING, 1, 120),
     ("ford", "release-on-abort", ANYTHING, 1, 120),
-    // Later writes repair the damage of earlier writes. Only the last writes can show the damage, so these runs are
-    // short.
+    // Later writes repair the damage of earlier writes, so only the last writes can show damage. Therefore these runs
+    // are short.
     ("ford", "lock-cas", OVERWRITING, 3, 12),
     ("ford", "validate-after-locks", SKEW, 1, 120),
     ("ford", "keep-version", COMING_AND_GOING, 1, 120),
@@ -58,11 +58,12 @@ const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("motor", "lock-cas", OVERWRITING, 3, 12),
 ];
 
-/// The switches that matter when a compute node dies; recovery.rs shows that the tests notice each of them.
+/// The switches that have an effect when a compute node dies. recovery.rs shows that its tests find each missing
+/// rule.
 const MUST_BE_CAUGHT_IN_CRASHES: &[(&str, &str)] =
     &[("ford", "fence-before-recovery"), ("ford", "settle-before-log"), ("ford", "release-own")];
 
-/// The switches that change only the cost.
+/// The switches that change only the cost of transactions.
 const HARMLESS: &[(&str, &str)] = &[
     ("ford", "fuse-log"),
     ("ford", "log-every-group"),
@@ -73,15 +74,17 @@ const HARMLESS: &[(&str, &str)] = &[
     ("motor", "at-once"),
 ];
 
-/// The switches that matter to scans; ordered.rs and ordered_faults.rs show that the tests notice each of them.
+/// The switches that have an effect on scans. ordered.rs and ordered_faults.rs show that their tests find each
+/// missing rule.
 const MUST_BE_CAUGHT_IN_RANGES: &[(&str, &str)] =
     &[("ford", "protect-ranges"), ("ford", "check-fences"), ("ford", "sibling-with-split")];
 
 /// The switches whose absence shows in simulations, by random schedules or in every order:
 /// `crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`.
 const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
-    // Replicas differ only if a thread loses its core between the writes of two copies, and only until the record is
-    // written again. On a busy machine such a finding took longer than any time limit.
+    // Replicas differ only if a thread loses its core between the writes of two copies. Such a difference lasts only
+    // until the record is written again. On a busy machine a test needed longer than any time limit to find such a
+    // difference.
     ("ford", "unlock-late"),
     ("motor", "wait-for-locked"),
     ("motor", "stamp-first"),
@@ -96,7 +99,7 @@ const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
     ("motor", "release-own"),
 ];
 
-/// Runs one seed of a mix. Returns the finding, if any, and the counts.
+/// Runs one seed of a mix. Returns the violation that was found, if any, and the counts.
 fn run(
     (protocol, variant): (&'static str, &str),
     (mix, replicas, count): (Mix, usize, u64),
@@ -134,7 +137,7 @@ fn run_thread(
     (mix, count): (Mix, u64),
     seed: u64,
 ) -> (Vec<RecordedTxn>, Tally) {
-    // One thread caches addresses, and the other reads the index every time.
+    // One of the two threads caches addresses, and the other thread reads the index every time.
     let cx = world.context(slot, usize::from(slot) * 64);
     let deadline = Some(Nanos(20_000_000));
     let retry = Retry { deadline, pause_max_ns: 8_000, ..Retry::default() };
@@ -156,7 +159,7 @@ fn run_thread(
     (recorded.into_inner().unwrap(), cx.metrics.snapshot())
 }
 
-/// Runs seeds until there is a finding. Returns the finding, and the time that it took.
+/// Runs seeds until a violation is found. Returns the violation, and the time that it took.
 fn find(subject: (&'static str, &str), what: (Mix, usize, u64)) -> Option<(Duration, String)> {
     let start = Instant::now();
     for seed in 0.. {
@@ -211,8 +214,8 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     }
 }
 
-/// Whether real threads must also reach all phases and abort reasons of the protocol. For the other protocols
-/// simulations reach all of them (`crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`).
+/// Whether the tests on real threads must also reach all phases and abort reasons of the protocol. For the other
+/// protocols simulations reach all of them (`crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`).
 fn is_planted_here(info: &ProtocolInfo) -> bool {
     MUST_BE_CAUGHT.iter().any(|it| it.0 == info.name)
 }
@@ -229,7 +232,7 @@ fn report(info: &ProtocolInfo, tally: &Tally) {
     }
     for (phase, count) in info.phases.iter().zip(tally.phases) {
         println!("  phase {phase}: {count}");
-        // The phase `resolve` needs a crash.
+        // A transaction reaches the phase `resolve` only after a crash.
         let here = [Only::WithoutMemoryDeath, Only::InPassing];
         let elsewhere = |limit: &Limit| limit.phase == *phase && !here.contains(&limit.only);
         let is_elsewhere = *phase == "resolve" || info.limits.iter().any(elsewhere);
@@ -255,7 +258,7 @@ fn every_switch_is_noticed_or_harmless() {
     }
     let alone =
         HARMLESS.iter().map(|&(protocol, switch)| (protocol, format!("corrected,-{switch}")));
-    // FORD's public code has all these switches off together, and no other switches.
+    // FORD's public code has all these switches off at the same time, and no other switches.
     for (protocol, variant) in alone.chain([("ford", "measured".to_owned())]) {
         for seed in 0..5 {
             let (finding, _) = run((protocol, &variant), (ANYTHING, 3, 120), seed);
@@ -264,8 +267,9 @@ fn every_switch_is_noticed_or_harmless() {
     }
 }
 
-/// Readers without locks read five equal words in one line while other transactions write them. A reader that copies
-/// the line reads LOCK first, and this check would hide nearly every torn line. So these readers ignore LOCK.
+/// Runs readers without locks, which read five equal words in one line while other transactions write these words. A
+/// reader that copies the line normally checks LOCK first, which would hide nearly every torn line. So these readers
+/// ignore LOCK.
 fn torn_reads(atomicity: LineAtomicity, limit: Duration) -> (u64, u64) {
     let mut schema = TableSchema::new("words", 8);
     for name in ["a", "b", "c", "d", "e"] {

@@ -1,9 +1,7 @@
-//! Tests of races around recovery and changes of the configuration, each of which the test drives to one exact
-//! moment.
+//! Tests of races around recovery and changes of the configuration. Each test brings the race to one exact moment.
 //!
 //! Invariant checked: each test is about one critical moment. The other participants act after every possible number
-//! of steps of the participant under test. So the critical moment is among the tried moments, however many rounds
-//! there are.
+//! of steps of the participant under test. So the test tries the critical moment, however many rounds there are.
 
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
@@ -23,9 +21,10 @@ use tarn_store::ids::{Explanation, Failure, OwnerTag, Resolution};
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::TableId;
 
-/// A transaction is acknowledged and its node dies. A following transaction then locks the same record, and its data
-/// reach the backup after `steps` steps of the recovering node, while the primary is gone. Returns recovery's answer
-/// about the first transaction, if any, and whether recovery ended before the data reached the backup.
+/// Tests a transaction that is acknowledged before its node dies. A following transaction then locks the same record.
+/// The data of this following transaction reach the backup after `steps` steps of the recovering node, while the
+/// primary is gone. Returns recovery's answer about the first transaction, if any. Also returns whether recovery
+/// ended before the data reached the backup.
 fn follow_after(protocol: &'static str, steps: usize) -> (Option<Resolution>, bool) {
     let fabric = pair_of(protocol, 1, 0);
     let (dead, alive, by) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
@@ -64,8 +63,9 @@ fn a_follower_whose_data_land_late_does_not_undo_its_predecessor() {
     }
 }
 
-/// Tests the same race with redo logs. If the record names the following transaction by then, no record names the
-/// first transaction, and recovery does not need the first transaction's outcome.
+/// Tests the race of [`follow_after`] with redo logs. Suppose that the record already names the following
+/// transaction. Then no record names the first transaction, and recovery does not need the first transaction's
+/// outcome.
 #[test]
 fn a_follower_whose_data_land_late_does_not_abort_its_predecessor() {
     let mut told = BTreeSet::new();
@@ -102,14 +102,14 @@ fn a_zombie_cannot_write_to_a_spare() {
     assert_eq!(why, Some(Explanation::Fabric(FabricError::Fenced)));
 }
 
-/// An incarnation is expelled, and another node recovers it, after `steps` steps of a change that adds a spare.
-/// Returns whether the change had ended.
+/// Expels an incarnation after `steps` steps of a change that adds a spare node. Another node recovers the
+/// incarnation. Returns whether the change had ended.
 fn expel_during_change(steps: usize) -> bool {
     let fabric = pair(3, 1);
     let (zombie, by, other) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
     let mut undead = coordinator(&zombie, 0);
     fabric.block_on(put(&mut undead, 1)).unwrap();
-    // One incarnation is recovered already, and the other is not yet.
+    // One incarnation is recovered already, and the other incarnation is not.
     let before = fabric.context(3, 0);
     fabric.database.membership.expel(before.node.id);
     recovered(&fabric, &other, before.node.id);
@@ -142,8 +142,8 @@ fn a_life_that_ends_during_a_change_is_revoked_at_its_spare() {
     assert!((0..STEPS_MAX).any(expel_during_change));
 }
 
-/// The map has changed since a thread ran last. An incarnation that ran in the new map has left its log only at the
-/// copy that joined.
+/// Creates a cluster whose map has changed since a thread ran last. An incarnation that ran with the new map has left
+/// its log only at the copy that joined.
 fn logged_at_the_spare_alone() -> (WeakFabric, Rc<Context>, NodeId) {
     let fabric = pair(4, 1);
     let (idle, dead, by) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
@@ -183,8 +183,8 @@ fn a_thread_with_an_old_map_sweeps_the_new_primaries() {
     fabric.end();
 }
 
-/// An incarnation leaves a lock without a log at memory node 2. The sweep after the incarnation's recovery fails,
-/// because another memory node dies. The repairing thread sweeps again.
+/// Tests an incarnation that leaves a lock without a log at memory node 2. The sweep after the incarnation's recovery
+/// fails, because another memory node dies. Then the repairing thread sweeps again.
 #[test]
 fn a_sweep_that_fails_is_made_again() {
     let tables: Vec<_> = ["one", "two", "three"].iter().map(|name| narrow(name, 8)).collect();

@@ -1,8 +1,8 @@
-//! Compute nodes die, or are declared dead while they still run, at any moment; other nodes recover them.
+//! Tests compute nodes that die, or are declared dead while they still run, at any moment. Other nodes recover them.
 //!
 //! Invariant checked: nodes may die at any time, even while they recover another node. No acknowledged transaction is
-//! lost and no transaction sees an aborted one. The history is strictly serializable; after the sweep replicas are
-//! equal and no lock is left. If a rule of recovery is switched off, the test notices a violation.
+//! lost and no transaction sees changes of an aborted transaction. The history is strictly serializable. After the
+//! sweep replicas are equal and no lock is left. If a rule of recovery is turned off, the test finds a violation.
 
 use crate::common::crash::{self, Found};
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix, OVERWRITING};
@@ -28,17 +28,18 @@ use tarn_store::schema::{Cells, TableId};
 
 const FORD: &str = ALL[0].name;
 const OOCC: &str = "oocc";
-/// The length of the leases of OOCC's readers: the time of some rounds.
+/// The length of the leases of OOCC's readers. A lease lasts as long as some rounds.
 const READ_LEASE_NS: u32 = 60;
 
-/// A shape with one to three replicas; for half of the seeds the number of nodes equals the number of replicas.
+/// Returns a shape with one to three replicas. For half of the seeds the number of nodes equals the number of
+/// replicas.
 fn shape(protocol: &'static str, seed: u64, variant: &str) -> Shape {
     let replicas = 1 + seed as usize % 3;
     let nodes = if seed % 6 < 3 { replicas } else { 3 };
     mix::shape(nodes, replicas, variant).protocol(protocol).leasing_reads(READ_LEASE_NS)
 }
 
-/// Runs schedules of every mix in which nodes die.
+/// Runs schedules of every mix, in which nodes die.
 fn whoever_dies(protocol: &'static str) -> Found {
     let seeds = seeds(80);
     let mut found = Found::default();
@@ -64,7 +65,7 @@ fn a_death_of_any_node_at_any_time_loses_nothing() {
     }
 }
 
-/// In these schedules indexes also grow, and deaths interrupt the growth, under redo logs.
+/// Tests schedules in which indexes also grow, and deaths interrupt the growth, under redo logs.
 #[test]
 fn recovery_with_redo_logs_finishes_dead_transactions_and_loses_nothing() {
     let found = whoever_dies(OOCC);
@@ -86,9 +87,9 @@ const REACHED: [RecoveryEvent; 8] = [
     RecoveryEvent::AreaAwaited,
 ];
 
-/// Prints the number of schedules that the test needs to find the bug of the variant. The test first creates a
-/// database of the variant once, because a panic there is a mistake of the test. In a schedule, a panic comes from
-/// the engine, which has detected a broken invariant.
+/// Prints the number of schedules after which the test finds the bug of the variant. The test first creates a
+/// database of the variant once, because a panic in that step is a mistake of the test. In a schedule, a panic comes
+/// from the engine, which has detected a broken invariant.
 fn found_after(switch: &str, seeds: u64, mix: Mix) {
     let variant = format!("corrected,-{switch}");
     drop(shape(FORD, 0, &variant).database());
@@ -114,8 +115,8 @@ fn every_rule_of_recovery_that_is_switched_off_shows_a_violation() {
 
 const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
 
-/// A shape with two tables. Table 0 is on nodes 0 and 1, table 1 on nodes 1 and 2; records 1, 2 and 3 are in both
-/// tables.
+/// Returns a shape with two tables. Table 0 is on nodes 0 and 1. Table 1 is on nodes 1 and 2. Both tables contain
+/// records 1, 2 and 3.
 fn two_tables_shape(variant: &str) -> Shape {
     let schemas = [narrow("narrow", 8), apart("apart", 8)];
     let mut shape = Shape::of(&schemas).nodes(3, 2).variant(variant);
@@ -131,7 +132,7 @@ fn two_tables(variant: &str) -> World {
     world
 }
 
-/// Updates record 1 of both tables, deletes record 2 of the first table, inserts record 4 into the second table.
+/// Updates record 1 of both tables, deletes record 2 of the first table, and inserts record 4 into the second table.
 async fn change_both(by: &mut Coordinator) -> Result<(), Failure> {
     by.transact(async |tx| {
         let rows = TABLES.map(|table| tx.update(table, 1u64, Cells::ALL));
@@ -145,7 +146,7 @@ async fn change_both(by: &mut Coordinator) -> Result<(), Failure> {
     .await
 }
 
-/// Returns which of the transaction's four changes have happened.
+/// Returns which of the four changes of [`change_both`] have happened.
 async fn seen(by: &mut Coordinator) -> [bool; 4] {
     let asked = [(TABLES[0], 1u64), (TABLES[1], 1), (TABLES[0], 2), (TABLES[1], 4)];
     let values = by.transact(async |tx| {
@@ -157,15 +158,15 @@ async fn seen(by: &mut Coordinator) -> [bool; 4] {
     std::array::from_fn(|at| values[at] == [Some(100), Some(100), None, Some(100)][at])
 }
 
-/// Returns whether the transaction has happened; asserts that it has happened as a whole or not at all.
+/// Returns whether the transaction has happened. Asserts that it has happened as a whole or not at all.
 fn has_happened(by: &mut Coordinator) -> bool {
     let seen = block_on(seen(by));
     assert!(seen.iter().all(|&it| it == seen[0]), "torn: {seen:?}");
     seen[0]
 }
 
-/// Polls a future `polls` times and then never again. It does not drop the future, as if the future's thread had
-/// vanished.
+/// Polls a future `polls` times and then never again. The function does not drop the future, as if the future's
+/// thread had vanished.
 fn die_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = Box::pin(future);
     let ended = poll_times(future.as_mut(), polls, || {});
@@ -175,8 +176,8 @@ fn die_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     ended
 }
 
-/// Polls a future with `steps` steps of the fabric between the polls, and then never again. It does not drop the
-/// future.
+/// Polls a future with `steps` steps of the fabric between the polls, and then never again. The function does not
+/// drop the future.
 fn die_after_steps<T>(
     fabric: &WeakFabric,
     steps: usize,
@@ -190,10 +191,10 @@ fn die_after_steps<T>(
     ended
 }
 
-/// The results of all points of death of a victim and of its first recovering node.
+/// The results of all tested points of death of a victim and of its first recovering node.
 #[derive(Default, Debug)]
 struct Deaths {
-    /// The largest number of rounds of a complete recovery.
+    /// The largest number of rounds that a complete recovery took.
     rounds: u64,
     victims: u64,
     recoverers: u64,
@@ -201,8 +202,8 @@ struct Deaths {
     tally: Tally,
 }
 
-/// The victim dies after `steps` steps, and its first recovering node after `recoverer_steps`. Returns whether each
-/// of the two had finished.
+/// Lets the victim die after `steps` steps, and its first recovering node after `recoverer_steps` steps. Returns
+/// whether each of the two nodes had finished.
 fn die_twice(steps: usize, recoverer_steps: usize, deaths: &mut Deaths) -> (bool, bool) {
     let mut shape = two_tables_shape("corrected");
     (shape.options.log_bytes, shape.options.coordinators_max) = (1024, 4);
@@ -279,7 +280,7 @@ fn impatient() -> Retry {
     Retry { deadline: Some(Nanos(2_000_000)), ..Retry::default() }
 }
 
-/// A cluster whose node 0 died with locks and without a log.
+/// Creates a cluster whose node 0 died with locks and without a log.
 fn locked_without_log() -> (World, NodeId) {
     for polls in 1..20 {
         let world = two_tables("corrected");
@@ -314,7 +315,7 @@ fn a_transaction_releases_locks_of_a_recovered_life() {
     world.assert_clean();
 }
 
-/// Runs a transaction on other records than [`change_both`] does, which also writes to both groups' logs.
+/// Runs a transaction that also writes to both groups' logs, on other records than [`change_both`].
 async fn change_others(by: &mut Coordinator) -> Result<(), Failure> {
     by.transact(async |tx| {
         let rows = TABLES.map(|table| tx.update(table, 3u64, Cells::ALL));
@@ -339,7 +340,7 @@ fn a_dead_coordinators_number_waits_for_its_recovery() {
             heads.iter().map(|head| head.tag).collect()
         };
         let logged = tags();
-        // An index of this coordinator's thread is due to grow, and the growth would write a log too.
+        // An index of this coordinator's thread should grow, and the growth would write a log too.
         by.growth.request(Shard { table: TABLES[0], group: GroupId(0) });
         let mut heir = Coordinator::new(std::rc::Rc::clone(&by), 0, impatient());
         let first = block_on(change_others(&mut heir));
@@ -419,8 +420,8 @@ fn recovery_takes_few_rounds() {
         seen.push(by.port.counts().rounds - before);
     }
     println!("rounds of a recovery, by polls of the dead: {seen:?}");
-    // A recovery reads the heads of logs. If there is a log, it also reads entries, locks, versions, and the locks to
-    // be released.
+    // A recovery reads the heads of logs. If there is a log, the recovery also reads entries, locks, versions, and
+    // the locks that it must release.
     assert_eq!(seen.iter().min(), Some(&1));
     // On this backend a batch is executed as a whole or not at all, so recovery undoes nothing.
     assert!(seen.iter().all(|rounds| *rounds <= 5), "{seen:?}");

@@ -1,6 +1,6 @@
-//! Tests of keys and values: long keys compared in full, rows changed in part, every column type.
+//! Tests of keys and values: keys longer than a word, partial changes of rows, and every column type.
 //!
-//! Invariant checked: one coordinator runs at a time; a key is identified by its bytes, never by its hash.
+//! Invariant checked: one coordinator runs at a time, and a key is identified by its bytes, never by its hash.
 
 use crate::common::*;
 use tarn_engine::session::coordinator::Coordinator;
@@ -16,8 +16,8 @@ fn world(schema: TableSchema) -> World {
     World::new(&Shape::of(&[schema]))
 }
 
-/// Fingerprints are invalid at the primary, and valid at a backup. If the backup were promoted, threads would regard
-/// a used slot as free.
+/// Tests fingerprints that are invalid at the primary, and valid at a backup. If the backup were promoted, threads
+/// would regard a used slot as free.
 #[test]
 fn the_audit_checks_fingerprints_of_every_replica() {
     let world = World::new(&Shape::of(&[half("half", 8)]).nodes(3, 2));
@@ -45,7 +45,7 @@ fn the_audit_checks_fingerprints_of_every_replica() {
     };
     put(at_primary, stamp + 1, 0);
     put(at_backup, stamp + 2, 7);
-    world.assert_clean(); // Invalid at both replicas, so no thread uses them.
+    world.assert_clean(); // the fingerprints are invalid at both replicas, so no thread uses them
     put(at_backup, stamp, prints);
     let one = world.audit();
     assert_eq!((one.replicas_differ, one.misplaced), (1, 0), "{one}");
@@ -175,7 +175,8 @@ fn parts_of_a_row_are_changed_and_the_rest_stays() {
         Ok(())
     }))
     .unwrap();
-    // Requests more cells of an updated record than at first, beside the cells that were set.
+    // The transaction now requests more cells of the updated record than at first, in addition to the cells that were
+    // set.
     let seen = block_on(by.transact(async |tx| {
         let row = tx.update(T, 1u64, Cells::one(A));
         tx.fetch().await?;

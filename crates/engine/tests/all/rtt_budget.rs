@@ -1,11 +1,11 @@
 //! The RTT budgets: the tables of round trips at the head of each `protocol/*/mod.rs`, which these tests check by
 //! counting.
 //!
-//! Invariant checked: every line of a system's table is part of a row here, and the rounds of a row's lines add up to
-//! the counted rounds. A row defines the transaction, the rounds until the reply, the detached rounds (posted before
-//! the reply and not awaited), and the verbs of both kinds of rounds. One coroutine runs at a time. Threads do not
-//! access memory by loads and stores here. Such accesses need no rounds, and one more read for a record outside of
-//! its bucket.
+//! Invariant checked: every line of a system's table belongs to a row of these tests, and the rounds of a row's lines
+//! add up to the counted rounds. A row defines the transaction, the rounds until the reply, the detached rounds
+//! (posted before the reply and not awaited), and the verbs of both kinds of rounds. One coroutine runs at a time.
+//! Threads of these tests do not access memory by loads and stores. Such accesses would need no rounds, and one more
+//! read for a record outside of its bucket.
 
 mod bench;
 mod drtm;
@@ -30,10 +30,10 @@ use tarn_store::schema::{Cells, TableId};
 
 const NARROW: TableId = TableId(0);
 const DOUBLE: TableId = TableId(1);
-/// A table that a scene adds.
+/// The table that a scene adds to its two standard tables.
 const ADDED: TableId = TableId(2);
 const COPIES: [usize; 2] = [1, 3];
-/// A count that the row does not assert.
+/// A value for a count that the row does not assert.
 const ANY: u64 = u64::MAX;
 /// The empty list of lines, for a row that no system's table has.
 const VARIANT: [&str; 0] = [];
@@ -41,11 +41,11 @@ const VARIANT: [&str; 0] = [];
 /// The coordinator that runs a row.
 #[derive(Clone, Copy, Debug)]
 enum By {
-    /// A coordinator without an address cache.
+    /// A coordinator without an address cache, which has filled the tables.
     Cold,
     /// A coordinator that caches addresses.
     Warm,
-    /// A coordinator without an address cache that has not filled the tables.
+    /// A coordinator that has no address cache and has not filled the tables.
     Other,
 }
 
@@ -56,27 +56,27 @@ enum Step<'a> {
     Read(TableId, &'a [u64]),
     /// Reads these cells of record 1.
     Part(TableId, Cells),
-    /// Requests existing records, and leaves the fetch to a later step.
+    /// Requests existing records. A later step fetches them.
     Ask(&'a [u64]),
-    /// Reads missing records, in one fetch.
+    /// Reads absent records, in one fetch.
     Absent(&'a [u64]),
     /// Reads a record, and expects this value in its column A.
     Sees(u64, u64),
-    /// Adds one to column A of each record; requests all cells.
+    /// Adds one to column A of each record, and requests all cells.
     Add(TableId, &'a [u64]),
-    /// Adds one to column A of each record; requests only column A.
+    /// Adds one to column A of each record, and requests only column A.
     AddPart(TableId, &'a [u64]),
     /// Requests records for update and does not change them.
     Lock(&'a [u64]),
-    /// Inserts a record; the flag tells whether the record must be new.
+    /// Inserts a record. The flag tells whether the record must be new.
     Insert(TableId, u64, bool),
-    /// Deletes a record; the flag tells whether the record must exist.
+    /// Deletes a record. The flag tells whether the record must exist.
     Delete(TableId, u64, bool),
     /// Reads every second key in a range along the index.
     Scan(u64, u64),
     Fetch,
     FetchValidated,
-    /// Another coordinator commits an update meanwhile.
+    /// Another coordinator commits an update between two steps of the row's transaction.
     OtherAdds(TableId, &'a [u64]),
     Abort,
 }
@@ -84,27 +84,27 @@ enum Step<'a> {
 /// One transaction and its expected cost.
 #[derive(Debug)]
 struct Row<'a> {
-    /// The lines of the system's table whose numbers add up to this transaction's cost; no lines for a variant.
+    /// The lines of the system's table whose numbers add up to this transaction's cost. A variant has no lines.
     lines: Vec<&'static str>,
     by: By,
     declared: bool,
     steps: Vec<Step<'a>>,
-    /// Another coordinator holds the lock of this record meanwhile.
+    /// The record whose lock another coordinator holds while the row runs.
     held: Option<u64>,
     /// How long the test waits before the row begins.
     pause: Nanos,
-    /// The expected cost; `None`: the row is run and not measured.
+    /// The expected cost. `None`: the test runs the row and does not measure it.
     cost: Option<Cost>,
     bytes: Option<u64>,
-    /// The phases that the transaction must enter, with the number of times.
+    /// The phases that the transaction must enter, each with the number of times.
     phases: Vec<(&'static str, u64)>,
     /// The reason for which the transaction must abort.
     aborts: Option<AbortReason>,
-    /// The transaction must take longer than this time.
+    /// The transaction must take longer than this time, because it must wait.
     waits: Nanos,
 }
 
-/// Makes a row that is measured.
+/// Creates a row that the test measures.
 fn row<'a>(
     lines: impl Into<Vec<&'static str>>,
     by: By,
@@ -114,7 +114,7 @@ fn row<'a>(
     Row { lines: lines.into(), cost: Some(cost), ..unmeasured(by, steps) }
 }
 
-/// Makes a row that is run without a measurement, to prepare the next row.
+/// Creates a row that the test runs without a measurement, to prepare the next row.
 fn unmeasured<'a>(by: By, steps: impl Into<Vec<Step<'a>>>) -> Row<'a> {
     Row {
         lines: Vec::new(),
@@ -132,7 +132,7 @@ fn unmeasured<'a>(by: By, steps: impl Into<Vec<Step<'a>>>) -> Row<'a> {
 }
 
 impl Row<'_> {
-    /// Adds one more line to the row if there is only one copy.
+    /// Adds one more line of the system's table to the row if there is only one copy.
     fn if_alone(mut self, copies: usize, line: &'static str) -> Self {
         self.lines.extend((copies == 1).then_some(line));
         self
@@ -169,14 +169,14 @@ impl Row<'_> {
     }
 }
 
-/// A system's table, and the rows whose measured cost differs from it.
+/// A system's table of round trips, and the rows whose measured cost differs from it.
 struct Budget {
     table: Table,
     wrong: Vec<String>,
 }
 
 impl Budget {
-    /// Reads the table in the source of a system.
+    /// Reads the table of round trips in the source of a system.
     fn of(source: &str) -> Budget {
         Budget { table: Table::of(source), wrong: Vec::new() }
     }
@@ -213,12 +213,12 @@ impl Budget {
         bench.world.assert_clean();
     }
 
-    /// Marks lines of the table that a separate test counts, and not a row.
+    /// Marks lines of the table that no row counts, but a separate test.
     fn covers(&mut self, lines: &[&str]) {
         lines.iter().for_each(|line| self.table.cover(line));
     }
 
-    /// Fails if a row's cost differed or a line of the table is in no row.
+    /// Fails if the cost of a row differed or if a line of the table belongs to no row.
     #[track_caller]
     fn end(mut self) {
         self.wrong.extend(self.table.left());

@@ -1,7 +1,7 @@
-//! Tests of a transaction's guarantees to its caller: it sees its own writes, each record has one entry, errors name
-//! the limits that were exceeded, and nothing is left behind.
+//! Tests of a transaction's guarantees to its caller: the transaction sees its own writes, each record has one entry,
+//! errors name exceeded limits, and a failed transaction leaves nothing.
 //!
-//! Invariant checked: one coordinator runs at a time; every test ends with a clean audit.
+//! Invariant checked: one coordinator runs at a time, and the audit at the end of every test finds no error.
 
 use crate::common::*;
 use std::rc::Rc;
@@ -14,7 +14,8 @@ use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
 use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const T: TableId = TableId(0);
-/// The tables with the three layouts: slots of one line, slots of two lines, and records stored apart.
+/// The tables with the three layouts: slots of one line, slots of two lines, and records stored apart from their
+/// slots.
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 const C: ColumnId = ColumnId(2);
 
@@ -42,7 +43,7 @@ fn ask(tx: &mut Transaction<'_>, table: TableId, key: u64, mode: Mode) -> Handle
 
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
 
-/// The model: returns a record's value after one step.
+/// The model of the test: returns a record's value after one step.
 fn step(before: Option<u64>, mode: Mode, value: u64) -> Option<u64> {
     match mode {
         Mode::Read => before,
@@ -52,7 +53,7 @@ fn step(before: Option<u64>, mode: Mode, value: u64) -> Option<u64> {
     }
 }
 
-/// Performs one step within a transaction, in the way in which callers write it.
+/// Performs one step of the test within a transaction, in the way in which callers write it.
 async fn perform(
     tx: &mut Transaction<'_>,
     table: TableId,
@@ -342,7 +343,7 @@ fn mistakes_are_named_and_leave_no_lock() {
     }));
     assert!(usage(&by, result.unwrap_err()).contains("records of one transaction = 4097"));
     world.assert_clean();
-    // Undo images may fill the log area, whatever the size of the largest verb.
+    // Undo images may fill the log area, even if each verb is small enough.
     let huge = TableId(2);
     fill(&mut by, huge, 0..8);
     let change = async |tx: &mut Transaction<'_>, keys: u64| {
@@ -369,7 +370,7 @@ fn an_aborted_transaction_leaves_nothing() {
     for table in LAYOUTS {
         fill(&mut by, table, 0..20);
     }
-    // The abandoned inserts request growth of the index, and growth would leave a change.
+    // Abandoned inserts request growth of the index. The test disables growth, because growth would leave a change.
     by.context().growth.enable(false);
     let before = world.assert_clean();
     for _ in 0..50 {
@@ -414,7 +415,7 @@ fn going_on_after_a_failed_or_dropped_fetch_cannot_commit() {
                 for key in 0..3u64 {
                     tx.update(T, key, Cells::ALL);
                 }
-                let _ = tx.fetch().await; // refused; the caller ignores it
+                let _ = tx.fetch().await; // the fetch is refused, and the caller ignores this
                 tx.update(T, 3u64, Cells::ALL);
                 let _ = tx.fetch().await;
                 Ok(())
@@ -425,7 +426,7 @@ fn going_on_after_a_failed_or_dropped_fetch_cannot_commit() {
     }))
     .unwrap();
     world.assert_clean();
-    // A fetch is polled once and dropped, as a timeout would do.
+    // The test polls a fetch once and drops it, as a timeout would do.
     let result = block_on(by.transact(async |tx| {
         tx.update(TableId(2), 1u64, Cells::ALL);
         tx.update(T, 1u64, Cells::ALL);

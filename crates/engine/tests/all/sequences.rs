@@ -1,10 +1,11 @@
-//! Tests that compare all sequences of operations on one key within a transaction with a map.
+//! Tests that run all sequences of operations on one key within a transaction, and compare the results with a map.
 //!
 //! Invariant checked: a transaction may perform any operations on one record, in any order, with or without fetches
 //! between them. Each operation finds the result of the previous operations, and the commit leaves the result of the
 //! last operation. The test runs under every protocol, for rows within their slots and apart, with an ordered index
-//! and without. Up to the length `TARN_SEQUENCES`, the test tries every pattern of fetches. The test tries longer
-//! sequences, up to four operations, with a fetch after each operation, and with one fetch after all operations.
+//! and without. For sequences up to the length `TARN_SEQUENCES`, the test tries every pattern of fetches. The test
+//! tries longer sequences, up to four operations, with a fetch after each operation, and with one fetch after all
+//! operations.
 
 use crate::common::*;
 use std::collections::BTreeMap;
@@ -31,10 +32,10 @@ use Operation::{Delete, Find, InsertSet, Modify, Put, Scan as ScanIt, UpdateSet}
 
 const OPERATIONS: [Operation; 7] = [Find, Put, InsertSet, UpdateSet, Modify, Delete, ScanIt];
 
-/// The map's entry for a key: column A, and the first byte of column B, which an update does not change.
+/// The value of a key in the map: column A, and the first byte of column B, which an update does not change.
 type State = Option<(u64, u8)>;
 
-/// One sequence: its operations, and the operations after which a fetch comes.
+/// One sequence: its operations, and after which of them a fetch comes.
 #[derive(Clone, Debug)]
 struct Plan {
     key: u64,
@@ -58,8 +59,8 @@ fn value(key: u64, number: u64) -> u64 {
     key << 8 | number
 }
 
-/// Returns the sequences of up to `most` operations, and their keys. For sequences up to the length `thorough`, the
-/// result has every pattern of fetches.
+/// Returns the sequences of at most `most` operations, and their keys. For sequences up to the length `thorough`, the
+/// result contains every pattern of fetches.
 fn plans(most: usize, thorough: usize) -> Vec<Plan> {
     let mut plans = Vec::new();
     for len in 1..=most {
@@ -78,10 +79,10 @@ fn plans(most: usize, thorough: usize) -> Vec<Plan> {
     plans
 }
 
-/// A request that is not settled yet.
+/// A request that the test has made and has not settled yet.
 enum Asked {
     Row(Operation, Handle, State),
-    /// Two requests: an update for an existing row, and an insert for a missing row.
+    /// Two requests: an update for an existing row, and an insert for an absent row.
     Put(Handle, Handle, State),
     Scans([ScanHandle; 2], State),
 }
@@ -93,8 +94,8 @@ struct Place {
     index: Option<IndexId>,
 }
 
-/// Requests the rows that an operation needs. Updates the map's state in the same way as the operation will, before
-/// any value is set.
+/// Requests the rows that an operation needs. Updates the map's state as the operation will change it, before the
+/// function sets any value.
 fn ask(
     tx: &mut Transaction<'_>,
     (place, key): (Place, u64),
@@ -131,8 +132,8 @@ fn ask(
     Some(Asked::Row(operation, handle, before))
 }
 
-/// Runs after a fetch: checks that the found rows equal the map's rows, and then sets rows, one operation after
-/// another.
+/// Runs after a fetch. The function checks that the found rows equal the map's rows. The function then sets rows, one
+/// operation after another.
 fn settle(
     tx: &mut Transaction<'_>,
     (key, number): (u64, &mut u64),
@@ -184,7 +185,7 @@ fn settle(
     }
 }
 
-/// Performs a put in the way in which callers write it: the put fetches first, and then knows whether to update or
+/// Performs a put in the way in which callers write it. The put fetches first, and then knows whether to update or
 /// insert.
 async fn put(
     tx: &mut Transaction<'_>,
@@ -207,7 +208,7 @@ async fn put(
     Ok(())
 }
 
-/// Runs one sequence as one transaction. Returns the state that it leaves.
+/// Runs one sequence as one transaction. Returns the state that the sequence leaves.
 async fn run(tx: &mut Transaction<'_>, place: Place, plan: &Plan) -> Result<State, Failure> {
     let (mut state, mut number, mut asked) = (plan.start(), 0, Vec::new());
     for (at, &operation) in plan.operations.iter().enumerate() {
@@ -257,7 +258,7 @@ fn fill_b(by: &mut Coordinator, place: Place, plans: &[Plan]) {
     }
 }
 
-/// Returns the stored records. Transactions without changes of their own read them.
+/// Returns the stored records, read by transactions that change nothing.
 fn stored(by: &mut Coordinator, place: Place, plans: &[Plan]) -> BTreeMap<u64, (u64, u8)> {
     let mut stored = BTreeMap::new();
     for plans in plans.chunks(64) {
@@ -275,8 +276,8 @@ fn stored(by: &mut Coordinator, place: Place, plans: &[Plan]) -> BTreeMap<u64, (
     stored
 }
 
-/// Runs all sequences under one variant of a protocol. All data have copies on `nodes` nodes, and a thread caches up
-/// to `cache` addresses. Returns the history if it is to be recorded.
+/// Runs all sequences under one variant of a protocol. All data have copies on `nodes` nodes, and a thread caches at
+/// most `cache` addresses. If the history is recorded, returns the history.
 fn try_all(
     (protocol, variant): (&'static str, &str),
     plans: &[Plan],
@@ -343,8 +344,8 @@ fn every_sequence_of_four_operations_on_one_key_agrees_with_a_map() {
     println!("without scans, for they have no ordered indexes: {without:?}");
 }
 
-/// Runs the sequences with a backup of all data and cached addresses, and on snapshots if a protocol has them. The
-/// checker must accept the recorded history.
+/// Tests the sequences with a backup of all data and cached addresses, and on snapshots if a protocol has snapshots.
+/// The checker must accept the recorded history.
 #[test]
 fn every_sequence_of_three_agrees_with_backups_and_on_snapshots() {
     let plans = plans(3, 3);

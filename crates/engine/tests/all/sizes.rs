@@ -1,9 +1,8 @@
-//! Tests of transactions of any size: scans show all records, and only a transaction's size may be a reason to refuse
-//! it.
+//! Tests of transactions of any size. Scans show all records, and a transaction is refused only if it is too large.
 //!
-//! Checked: under every protocol a scan shows all records of one moment, in both directions. An impossible key is an
-//! error that states which keys are possible. A transaction may add any number of records to one bucket and to one
-//! leaf. If a transaction is too large, the error names the option that limits its size.
+//! Invariant checked: under every protocol a scan shows all records as of one moment, in both directions. An
+//! impossible key causes an error that states which keys are possible. A transaction may add any number of records to
+//! one bucket and to one leaf. If a transaction is too large, the error names the option that limits its size.
 
 use crate::common::*;
 use std::collections::BTreeSet;
@@ -28,7 +27,8 @@ const COUNT: TableId = TableId(1);
 const ROWS: u64 = 10_000;
 const GROUPS: u64 = 3;
 
-/// A shape with two tables: rows with one index by their key and one by their group, and a table of one counter.
+/// Returns a shape with two tables. The first table has rows with one index by their key and one index by their
+/// group. The second table has one counter.
 fn grouped(protocol: &'static str) -> Shape {
     let rows =
         narrow("rows", ROWS).ordered("by_key").index("by_group", &[IndexPart::Column(B)], false);
@@ -37,8 +37,8 @@ fn grouped(protocol: &'static str) -> Shape {
     shape
 }
 
-/// Creates a coordinator on a node whose lock table has room for large transactions, if the protocol keeps locks in
-/// compute nodes.
+/// Creates a coordinator on a node whose lock table is large enough for large transactions, if the protocol keeps
+/// locks in compute nodes.
 fn roomy(world: &World, slot: u16, retry: Retry) -> Coordinator {
     let id = world.database.membership.join(NodeSlot(slot)).unwrap();
     let services = ServiceOptions { lock_table_bytes: 4 << 20, ..ServiceOptions::direct(1) };
@@ -54,7 +54,7 @@ fn ids(world: &World) -> (IndexId, IndexId) {
     (id("by_key"), id("by_group"))
 }
 
-/// Returns the protocols that guarantee ranges; prints the names of the others.
+/// Returns the protocols that guarantee ranges without phantoms. Prints the names of the other protocols.
 fn with_ranges() -> impl Iterator<Item = &'static str> {
     ALL.iter().filter_map(|it| {
         if !it.caps.ranges {
@@ -64,7 +64,7 @@ fn with_ranges() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Inserts rows, `at_once` in each transaction.
+/// Inserts rows, with `at_once` rows in each transaction.
 fn insert(by: &mut Coordinator, keys: Range<u64>, at_once: usize) {
     let keys: Vec<u64> = keys.collect();
     for keys in keys.chunks(at_once) {
@@ -136,9 +136,9 @@ fn a_scan_shows_all_records() {
     }
 }
 
-/// One transaction counts rows. Another transaction inserts a row after the first 4,096 rows, when the first
-/// transaction has counted those. If the first transaction writes its count after the other has read the old count,
-/// the first transaction must not have missed the row.
+/// Tests a transaction that counts rows. When it has counted the first 4,096 rows, another transaction inserts a row
+/// among these rows. Suppose that the first transaction writes its count after the other transaction has read the old
+/// count. Then the first transaction must not have missed the new row.
 #[test]
 fn a_long_scan_shows_one_moment() {
     for protocol in with_ranges() {
@@ -287,7 +287,7 @@ fn a_transaction_fills_a_bucket_many_times_over() {
         let keys: Vec<u64> = (0..).filter(|&key| bucket(key) == 1).take(120).collect();
         by.context().growth.enable(false);
         block_on(by.transact(async |tx| {
-            // The inserts need two fetches: the second fetch finds the chain that the first has made longer.
+            // The inserts need two fetches. The second fetch finds the chain that the first fetch has made longer.
             for keys in keys.chunks(70) {
                 let rows: Vec<_> = keys.iter().map(|&key| tx.insert(T, key)).collect();
                 tx.fetch().await?;
@@ -301,7 +301,7 @@ fn a_transaction_fills_a_bucket_many_times_over() {
         for &key in &keys {
             assert_eq!(value_of(&mut by, T, key), Some(key), "{}", info.name);
         }
-        // If the transaction is abandoned, none of its blocks stays in the chain.
+        // If the transaction is abandoned, the chain must contain none of its blocks.
         let gives_up = block_on(by.transact(async |tx| {
             let rows: Vec<_> = keys.iter().map(|&key| tx.insert(T, key + (1 << 40))).collect();
             tx.fetch().await?;
@@ -375,8 +375,8 @@ fn a_transaction_of_ten_thousand_records() {
     }
 }
 
-/// If a protocol keeps locks in compute nodes, a transaction that fills its node's lock table alone would be refused
-/// at every try.
+/// Tests a protocol that keeps locks in compute nodes. A transaction that fills its node's lock table alone would be
+/// refused at every try.
 #[test]
 fn a_full_lock_table_is_an_error_that_names_its_size() {
     let locked =
@@ -418,14 +418,14 @@ fn too_many_records_name_the_option() {
     block_on(by.transact(async |tx| {
         (0..2_000u64).for_each(|key| _ = tx.read(T, key, Cells::ALL));
         tx.fetch().await?;
-        // A record that the transaction already accesses is not counted again.
+        // If the transaction already accesses a record, the record is not counted again.
         tx.delete(T, 7u64);
         tx.fetch().await
     }))
     .unwrap();
 }
 
-/// The log has several MiB, in an area of 64 KiB; recovery undoes or redoes it as a whole.
+/// Tests a log of several MiB, in an area of 64 KiB. Recovery undoes or redoes the log as a whole.
 #[test]
 fn a_long_log_continues_behind_its_area() {
     for info in ALL {

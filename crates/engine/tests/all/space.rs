@@ -1,9 +1,9 @@
-//! Tests of memory that is reused: deleted records make room for the same number of new records, however many threads
-//! and keys come and go.
+//! Tests of memory that is reused. Deleted records leave enough memory for the same number of new records, however
+//! many threads start and end and however many keys have existed.
 //!
 //! Invariant checked: after all records were deleted, the same number of records fits as before. The number of chunks
 //! in use does not grow with the number of keys that have ever existed. The tests run under every protocol, for
-//! records in the slot and apart, with ordered indexes if the protocol has them.
+//! records in the slot and apart. If the protocol has ordered indexes, the tests also run with ordered indexes.
 
 use crate::common::*;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use tarn_store::schema::{Cells, TableId, TableSchema};
 
 const TABLE: TableId = TableId(0);
 
-/// The tested tables, each with a flag that tells whether it has ordered indexes.
+/// The tested tables. A flag of each table tells whether it has ordered indexes.
 fn tables() -> [(TableSchema, bool); 4] {
     let ordered = |schema: TableSchema| schema.ordered("by_key");
     [
@@ -34,8 +34,7 @@ fn tables() -> [(TableSchema, bool); 4] {
     ]
 }
 
-/// Calls `test` for every protocol and table, except tables with ordered indexes under protocols without
-/// them.
+/// Calls `test` for every protocol and table. Protocols without ordered indexes skip the tables with such indexes.
 fn for_all(test: impl Fn(&'static ProtocolInfo, &TableSchema)) {
     for info in ALL {
         for (schema, is_ordered) in tables() {
@@ -71,7 +70,7 @@ fn delete(by: &mut Coordinator, key: u64) {
     assert_eq!(existed, Ok(true), "{key}");
 }
 
-/// Inserts keys until there is no memory left. Returns the inserted keys.
+/// Inserts keys until the memory is full. Returns the inserted keys.
 fn fill_up(by: &mut Coordinator, mut keys: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut stored = Vec::new();
     loop {
@@ -86,7 +85,7 @@ fn fill_up(by: &mut Coordinator, mut keys: impl Iterator<Item = u64>) -> Vec<u64
     }
 }
 
-/// Returns the stored keys.
+/// Returns the keys that are stored in the table.
 fn keys_of(world: &World) -> Vec<u64> {
     let mut keys = Vec::new();
     let cx = world.context(6, 0);
@@ -103,7 +102,7 @@ fn a_table_whose_records_were_deleted_holds_as_many_again() {
         let mut first = fill_up(&mut by, 0..);
         assert!(first.len() > 400, "{}: {} rows", info.name, first.len());
         for round in 0..3 {
-            // Each round runs on a thread that has taken no memory yet.
+            // Each round of this loop runs on a thread that has taken no memory yet.
             let thread = 1 + round;
             let mut by = coordinator(&world.thread(&node, thread, 0), 0);
             let before = world.assert_clean();
@@ -111,8 +110,8 @@ fn a_table_whose_records_were_deleted_holds_as_many_again() {
             let what = format!("{}, {}, round {round}", info.name, schema.name);
             let inserted = first.iter().filter(|key| insert(&mut by, **key).is_ok()).count() as u64;
             let after = world.assert_clean();
-            // Buckets that are split while there are few records take a part of the room. The split-off buckets need
-            // the first block of a chain at another time than the bucket from which they come.
+            // Buckets that are split while there are few records take a part of the memory. A split-off bucket and
+            // its original bucket need the first blocks of their chains at different times.
             let more = |of: fn(&inspect::Audit) -> u64| of(&after).saturating_sub(of(&before));
             let missing = more(|it| it.overflow_blocks) + more(|it| it.buckets);
             assert!(
@@ -127,9 +126,9 @@ fn a_table_whose_records_were_deleted_holds_as_many_again() {
     });
 }
 
-/// Inserts other keys. Blocks of chains stay with their buckets, and other buckets may be full sooner. For rows
-/// stored apart, the rows need most of the memory, so at most a tenth fewer rows fit. For rows in slots, in a table
-/// laid out for a fourth of the rows, chains take nearly all memory.
+/// Tests a table that is emptied and then filled with other keys. Blocks of chains stay with their buckets, and other
+/// buckets may be full sooner. For rows stored apart, the rows need most of the memory, so at most a tenth fewer rows
+/// fit. For rows in slots, in a table laid out for a fourth of the rows, chains take nearly all memory.
 #[test]
 fn a_table_whose_records_were_deleted_holds_as_many_other_keys() {
     for_all(|info, schema| {
@@ -189,7 +188,8 @@ fn a_queue_of_ten_million_new_keys_takes_no_memory() {
     queue(10_000_000);
 }
 
-/// Keys that are inserted and deleted within one transaction find full buckets, and leave no block behind.
+/// Tests keys that are inserted and deleted within one transaction. Such keys find full buckets, and must leave no
+/// block.
 #[test]
 fn records_inserted_and_deleted_in_one_transaction_take_no_memory() {
     for_all(|info, schema| {
@@ -225,8 +225,8 @@ fn come_and_go(by: &mut Coordinator, keys: std::ops::Range<u64>) {
     .expect("room");
 }
 
-/// A transaction's inserts were undone, so its log names no block for them. Other transactions have lengthened the
-/// chains since then.
+/// Tests a transaction whose inserts were undone, so its log names no block for them. Other transactions have
+/// lengthened the chains since then.
 #[test]
 fn recovery_after_undone_inserts_leaves_later_chains_alone() {
     const OTHER: TableId = TableId(1);
@@ -261,8 +261,8 @@ fn recovery_after_undone_inserts_leaves_later_chains_alone() {
     }
 }
 
-/// A transaction cannot empty slots of deleted records that another transaction has locked. Inserts into several such
-/// buckets continue, and try once for each bucket to empty such slots.
+/// Tests slots of deleted records that another transaction has locked. A transaction cannot empty such slots. Inserts
+/// into several such buckets continue, and try once for each bucket to empty its slots.
 #[test]
 fn inserts_go_on_beside_slots_that_cannot_be_emptied() {
     let schema = narrow("narrow", 400);
@@ -287,8 +287,8 @@ fn inserts_go_on_beside_slots_that_cannot_be_emptied() {
     assert_eq!(done, Ok(Ok(())));
 }
 
-/// One thread inserts and another thread deletes: the inserting thread finds the memory that the deleting thread
-/// gives back.
+/// Tests one thread that inserts and another thread that deletes. The inserting thread finds the memory that the
+/// deleting thread gives back.
 #[test]
 fn a_thread_reuses_memory_that_another_has_freed() {
     for_all(|info, schema| {
@@ -306,7 +306,7 @@ fn a_thread_reuses_memory_that_another_has_freed() {
     });
 }
 
-/// Runs threads one after another, each with one insert and one delete: no thread keeps a chunk.
+/// Runs threads one after another, each with one insert and one delete. No thread may keep a chunk.
 fn threads(count: u64) {
     for_all(|info, schema| {
         let world = world(info, schema, 64 << 10);
@@ -345,7 +345,8 @@ fn beside<R>(polls: usize, reading: impl Future<Output = R>, others: impl FnOnce
     block_on(reading)
 }
 
-/// A cluster in which threads reach memory by rounds, each of which takes one poll, and two threads of the cluster.
+/// Creates a cluster in which threads access memory by rounds, each of which takes one poll. Returns the cluster and
+/// two of its threads.
 fn two(
     schema: TableSchema,
     spare_bytes: u64,
@@ -361,8 +362,8 @@ fn two(
     (world, both)
 }
 
-/// Deletes one key and inserts others, unless a reader's lock prevents it: the test does not poll the reader that
-/// holds the lock meanwhile.
+/// Deletes one key and inserts other keys, unless a reader's lock prevents it. The test does not poll this reader
+/// meanwhile.
 fn try_to_replace(by: &mut Coordinator, gone: u64, keys: impl Iterator<Item = u64>) {
     let retry = Retry { tries_max: 3, ..Retry::default() };
     let mut once = Coordinator::new(Rc::clone(by.context()), 5, retry);
@@ -377,8 +378,8 @@ fn try_to_replace(by: &mut Coordinator, gone: u64, keys: impl Iterator<Item = u6
     }
 }
 
-/// A reader follows an index to a record that is deleted before the reader reads it. By then another record has the
-/// deleted record's memory. The memory is so small that freed memory is reused immediately.
+/// Tests a reader that follows an index to a record that is deleted before the reader reads it. By then another
+/// record has the deleted record's memory. The memory is so small that freed memory is reused immediately.
 #[test]
 fn a_late_reader_does_not_mistake_a_new_record_for_a_deleted_one() {
     let get =
@@ -409,7 +410,7 @@ fn a_late_reader_does_not_mistake_a_new_record_for_a_deleted_one() {
     }
 }
 
-/// The address of the record of key 7, if the record is stored apart.
+/// Returns the address of the record of key 7, if the record is stored apart from its slot.
 fn record_of_seven(world: &World) -> Option<Address> {
     let (cx, mut found) = (world.context(6, 0), None);
     let table = world.database.catalog.table(TABLE);
@@ -423,8 +424,8 @@ fn record_of_seven(world: &World) -> Option<Address> {
     found
 }
 
-/// The planted bug: a record's memory is free while the record exists. A reader then sees another record, or no
-/// record.
+/// Tests a planted bug: the memory of a record is free while the record exists. A reader then sees another record, or
+/// no record.
 #[test]
 fn memory_that_is_reused_too_soon_is_noticed() {
     for info in ALL {
@@ -446,7 +447,7 @@ fn memory_that_is_reused_too_soon_is_noticed() {
 }
 
 /// Returns a snapshot's view of two keys, one of which is deleted when the other changes. The bucket of the deleted
-/// key is full of deleted keys, and is emptied when new keys are inserted.
+/// key is full of deleted keys. Inserts of new keys empty this bucket.
 fn seen_beside_a_sweep(schema: TableSchema, variant: &str, polls: usize) -> (bool, bool) {
     let (world, [mut writer, mut reader]) = two(schema, 64 << 10, ("lotus", variant));
     fill(&mut writer, TABLE, 0..40);

@@ -1,11 +1,11 @@
-//! OOCC's records of half a line do not name their writer. A transaction that has logged such a record and does not
-//! write it removes its log entry before it releases a lock.
+//! Tests OOCC's records of half a line, which do not name their writer. If a transaction has logged such a record and
+//! does not write it, the transaction removes its log entry before it releases a lock.
 //!
 //! Invariant checked: when a refused transaction has released its locks, its log entry is gone at every copy, even if
-//! a node does not answer. Suppose that the transaction's incarnation and its locks are both lost. Then recovery does
-//! not mistake a later write of another transaction under the same version for its write. A transaction keeps its log
-//! entry if its records name their writer, or are on one node only, because in these two cases the entry cannot be
-//! mistaken.
+//! a node does not answer. Suppose that both the transaction's incarnation and its locks are lost. Then recovery must
+//! not mistake another transaction's later write under the same version for a write of the refused transaction. A
+//! transaction keeps its log entry if its records name their writer, or are on one node only. In these two cases
+//! recovery cannot mistake the entry.
 
 use crate::common::scene::{PACE, TERMS};
 use crate::common::*;
@@ -24,10 +24,11 @@ use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::{Cells, TableId, TableSchema};
 
-/// The table that is written, in one group. The next constant is the table that is read, in the other group.
+/// The table that the test writes, in one group. The next constant is the table that the test reads, in the other
+/// group.
 const WRITTEN: TableId = TableId(0);
 const READ: TableId = TableId(1);
-/// Two records of the written table.
+/// The keys of two records of the written table.
 const SHARED: u64 = 1;
 const OTHER: u64 = 2;
 /// The primary of the group of the written table.
@@ -81,7 +82,7 @@ impl Scene {
         self.refuse_within(usize::MAX, meanwhile).expect("it ends")
     }
 
-    /// Runs the same transaction, but drops it if it has not ended within `polls` polls.
+    /// Runs the same transaction as `refuse`, but drops it if it has not ended within `polls` polls.
     fn refuse_within(
         &mut self,
         polls: usize,
@@ -109,13 +110,13 @@ impl Scene {
         assert_eq!(refused, Err(Failure::Abort(AbortReason::VersionChanged)));
     }
 
-    /// The number of log entries under the incarnation of the refused coordinator.
+    /// The number of log entries of the incarnation of the refused coordinator.
     fn entries(&self) -> usize {
         let life = self.refused.context().node.id;
         block_on(logged(&self.keeper, life)).expect("an answer").len()
     }
 
-    /// The incarnation of the refused coordinator ends, and the primary of its locks dies. Returns the records'
+    /// Ends the incarnation of the refused coordinator. Then the primary of its locks dies. Returns the records'
     /// values after the repair.
     fn loses_both(mut self) -> [Option<u64>; 2] {
         self.world.database.membership.expel(self.refused.context().node.id);
@@ -123,13 +124,13 @@ impl Scene {
         [SHARED, OTHER].map(|key| value_of(&mut self.other, WRITTEN, key))
     }
 
-    /// A memory node dies, and the other node continues alone. Threads of living nodes serve requests, and
+    /// Lets a memory node die; the other node continues alone. Threads of living nodes serve requests, and
     /// coordinators run no transaction.
     fn loses(&mut self, node: NodeSlot) {
         let configurations = &self.world.database.configurations;
         self.world.fabric.fail_node(node);
         while configurations.open().groups.nodes().contains(&node) {
-            // A repair step fails at the round that finds the dead node, and then tries again.
+            // A repair step fails in the round that finds the dead node. The test then tries the step again.
             let mut told = |_| {};
             let mut step = pin!(repair::step(&self.keeper, TERMS, PACE, &mut told));
             let mut waiting = Waiting::from_waker(Waker::noop());
@@ -165,8 +166,8 @@ fn another_transaction_s_version_does_not_finish_a_refused_one() {
     }
 }
 
-/// Without the rule, recovery mistakes another transaction's VERSION for the refused transaction's, and finishes the
-/// refused transaction.
+/// Tests the variant in which a refused transaction does not remove its log entry. Recovery mistakes another
+/// transaction's VERSION for the VERSION of the refused transaction, and finishes the refused transaction.
 #[test]
 fn an_entry_that_is_not_taken_back_is_finished() {
     let mut scene = scene(half, 2, ",-take-log-back");
@@ -176,8 +177,8 @@ fn an_entry_that_is_not_taken_back_is_finished() {
     assert_eq!(scene.loses_both(), [Some(55), Some(NEVER)]);
 }
 
-/// A copy of the log dies when the entry is sent. The entry at that copy is lost, and the transaction removes it at
-/// the other copy. The locks at the other copy are released too.
+/// Tests that a copy of the log dies when the entry is sent. The entry at that copy is lost, and the transaction
+/// removes the entry at the other copy. The locks at the other copy are released too.
 #[test]
 fn a_transaction_that_meets_a_dead_node_takes_its_entry_back_at_the_other() {
     let mut scene = scene(half, 2, "");
@@ -192,8 +193,8 @@ fn a_transaction_that_meets_a_dead_node_takes_its_entry_back_at_the_other() {
     assert_eq!(scene.loses_both(), [Some(SHARED), Some(OTHER)]);
 }
 
-/// The transaction is dropped at every poll, and no verb takes effect later, so the drop settles the transaction.
-/// Another transaction may write, and recovery finds no entry left.
+/// Drops the transaction at every poll. No verb takes effect later, so the drop settles the transaction. After that
+/// another transaction may write, and recovery finds no entry.
 #[test]
 fn a_transaction_dropped_half_way_leaves_no_entry_to_finish() {
     for goes_on in [true, false] {
@@ -216,9 +217,9 @@ fn a_transaction_dropped_half_way_leaves_no_entry_to_finish() {
     }
 }
 
-/// The transaction is dropped at every poll, on a living node. A memory node dies, and the next configuration is
-/// opened while the coordinator rests. The coordinator had released its locks, even if no log shows them. The test
-/// covers every protocol in its list.
+/// Drops the transaction at every poll, on a living node. Then a memory node dies, and the next configuration is
+/// opened while the coordinator is idle. The coordinator must have released its locks, even if no log names them. The
+/// test covers every protocol in its list.
 #[test]
 fn a_dropped_transaction_keeps_no_lock_beyond_its_configuration() {
     let nodes = [PRIMARY, NodeSlot(1)];

@@ -1,7 +1,7 @@
-//! Tests of DSLR's tickets of transactions that fail.
+//! Tests that DSLR's transactions that fail pass their tickets on.
 //!
-//! Invariant checked: after every failure of a fetch except a failure of the fabric, the transaction's tickets are
-//! passed on. The lock word returns to its rest state, and the next transaction is served.
+//! Invariant checked: after every failure of a fetch except a failure of the fabric, the transaction passes its
+//! tickets on. The lock word returns to its initial state, and the next transaction is served.
 
 use crate::common::budget::add_one;
 use crate::common::*;
@@ -15,7 +15,7 @@ use tarn_store::schema::{Cells, TableId};
 const NARROW: TableId = TableId(0);
 const APART: TableId = TableId(1);
 
-/// A transaction that waits for its turn on one record finds no memory for another record.
+/// Tests a transaction that waits until its ticket for one record is served, and finds no memory for another record.
 #[test]
 fn a_ticket_is_passed_on_where_memory_runs_out() {
     let mut shape = Shape::of(&[narrow("narrow", 4), apart("apart", 4)]).protocol("dslr");

@@ -1,7 +1,7 @@
-//! Tests of commits whose outcome was not reported, and of their resolution.
+//! Tests of commits whose outcome was not reported to the caller, and of finding out this outcome.
 //!
-//! Invariant checked: whichever node dies at any moment, an unknown transaction always resolves to the same answer.
-//! Memory agrees with this answer at every live replica, and the transaction's locks are released.
+//! Invariant checked: whichever node dies at any moment, all callers get the same answer about an unknown
+//! transaction. Memory agrees with this answer at every live replica, and the transaction's locks are released.
 
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix};
 use crate::common::weak::{RETRY, WeakFabric};
@@ -22,7 +22,7 @@ use tarn_store::ids::{COUNT_MAX, Explanation, Failure, OwnerTag, Resolution, Txn
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::{Cells, TableId};
 
-/// The two tables. Table 0 is on nodes 0 and 1, table 1 on nodes 1 and 2.
+/// The two tables of the tests. Table 0 is on nodes 0 and 1. Table 1 is on nodes 1 and 2.
 const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
 
 fn two_tables() -> World {
@@ -68,7 +68,8 @@ fn run_into(
     ended.unwrap_or_else(|| block_on(future))
 }
 
-/// Returns record 1 of both tables, read by one transaction. The values are 1 before the write and 100 after it.
+/// Returns the values of record 1 of both tables, read by one transaction. Both values are 1 before the write and 100
+/// after it.
 fn values(by: &mut Coordinator) -> Result<[u64; 2], Failure> {
     block_on(by.transact(async |tx| {
         let rows = TABLES.map(|table| tx.read(table, 1u64, Cells::ALL));
@@ -117,7 +118,7 @@ fn a_live_coordinator_resolves_its_transaction_before_it_goes_on() {
     world.fabric.fail_node(NodeSlot(2));
     let failure = block_on(by.transact(async |tx| write_both(tx, TABLES).await)).unwrap_err();
     let id = unknown_id(&by, failure);
-    // The coordinator continues without asking for the outcome, so its log area is reused.
+    // The coordinator continues without asking for the outcome, so it uses its log area again.
     let only_first = async |tx: &mut Transaction<'_>| {
         let row = tx.update(TABLES[0], 2u64, Cells::ALL);
         tx.fetch().await?;
@@ -125,7 +126,8 @@ fn a_live_coordinator_resolves_its_transaction_before_it_goes_on() {
         Ok(())
     };
     block_on(by.transact(only_first)).unwrap();
-    // The coordinator still knows the outcome when asked late; so does the log in the other table's group.
+    // The coordinator still knows the outcome when the test asks later. The log in the other table's group also
+    // states it.
     assert_eq!(block_on(by.resolve(id)), Ok(Resolution::Committed));
     let mut other = patient_for_a_while(&world, 1);
     assert_eq!(block_on(other.resolve_of(id, 0)), Ok(Resolution::Committed));
@@ -207,7 +209,7 @@ fn locks_of_a_dead_node_are_released() {
     assert!(swept > 0, "some died before they had a log");
 }
 
-/// The counts of transactions and locks that crashes left.
+/// The counts of transactions and locks that were left by crashes.
 #[derive(Default, Debug)]
 struct Found {
     committed: u64,
@@ -216,11 +218,11 @@ struct Found {
     locks_without_log: u64,
 }
 
-/// Runs one schedule of three compute nodes, the first of which loses its access in the middle. The other nodes
-/// resolve its in-doubt transactions while they continue.
+/// Runs one schedule of three compute nodes. The first node loses its access in the middle. The other nodes resolve
+/// its transactions in doubt while they run their own transactions.
 fn crash(mix: Mix, seed: u64, torn_writes: bool, found: &mut Found) -> Result<(), String> {
     let replicas = 1 + seed as usize % 3;
-    // If one memory node has the only copies, locks are released after the data.
+    // If one memory node has the only copies, locks are released after the data are written.
     let nodes = if seed % 6 < 3 { replicas } else { 3 };
     let fabric = WeakFabric::new(&mix::shape(nodes, replicas, "corrected"), seed);
     let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
@@ -241,7 +243,7 @@ fn crash(mix: Mix, seed: u64, torn_writes: bool, found: &mut Found) -> Result<()
             recorded.borrow_mut().extend(history);
         });
     }
-    // This coordinator resolves the in-doubt transactions.
+    // This coordinator resolves the transactions in doubt.
     let mut solver = Coordinator::new(Rc::clone(&contexts[1]), 8, retry);
     let fence_at = fabric.draw(4_000);
     let mut turn = 0;
@@ -269,7 +271,7 @@ fn crash(mix: Mix, seed: u64, torn_writes: bool, found: &mut Found) -> Result<()
     if sound { Ok(()) } else { Err(format!("seed {seed}, {mix:?}: {report}{audit}")) }
 }
 
-/// Enters the answers into the history, and searches for locks of the transactions that got an answer.
+/// Adds the answers to the history, and searches for locks of the transactions about which there is an answer.
 fn settle(
     recorded: &mut Vec<RecordedTxn>,
     resolved: &[(TxnId, Resolution, Nanos)],

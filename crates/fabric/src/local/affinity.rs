@@ -1,9 +1,9 @@
-//! Keeps a thread on one core, for measurements with a stated number of cores.
+//! Pins a thread to one core, for measurements that state their number of cores.
 
-/// Keeps the calling thread on the core numbered `index` modulo the cores that the process may
-/// use. Where the operating system refuses, the thread stays where it is.
+/// Pins the calling thread to one of the cores that the process may use. The number of the core is `index` modulo the
+/// number of these cores. If the operating system refuses, the thread is not pinned.
 pub fn pin_to_core(index: usize) {
-    // SAFETY: a zeroed `cpu_set_t` is an empty set; both calls only read or fill it.
+    // SAFETY: a zeroed `cpu_set_t` is an empty set. Both calls only read or fill the set.
     unsafe {
         let mut allowed: libc::cpu_set_t = std::mem::zeroed();
         let size = size_of::<libc::cpu_set_t>();

@@ -1,29 +1,29 @@
-//! Lines that posted rounds will touch, fetched ahead for several rounds at once.
+//! Prefetches the lines that posted rounds will access, for several rounds together.
 //!
-//! A prefetch whose page translation misses holds up the instructions behind it: the processor
-//! looks only a few hundred instructions further, less than one transaction. Prefetches that stand
-//! side by side translate side by side. So the lines of a quarter of the rounds in flight are
-//! gathered and then fetched together; the lines of the other rounds are on their way meanwhile.
-//! Psaropoulos et al. ("Interleaving with Coroutines", VLDB 2017) interleave at every miss; this
-//! module batches the misses of interleaved coroutines. docs/design/0006-embedded-speed.md has the
-//! gain.
+//! If the page translation of a prefetch misses in the TLB, the prefetch delays the instructions behind it. The
+//! processor executes only a few hundred instructions ahead, which is less than one transaction. If several
+//! prefetches directly follow each other, their page translations overlap. So this module gathers the lines of a
+//! quarter of the rounds in flight and then prefetches them together. Meanwhile the lines of the other rounds are
+//! being fetched. Psaropoulos et al. ("Interleaving with Coroutines", VLDB 2017) switch to another coroutine at every
+//! cache miss. This module batches the misses of interleaved coroutines. docs/design/0006-embedded-speed.md states
+//! the gain in speed.
 //!
-//! Invariant: a hint only. A line that is not fetched ahead is fetched when it is used.
+//! Invariant: prefetches are only hints. If a line is not prefetched, the processor fetches it when it is used.
 
 use crate::address::LINE_BYTES;
 use std::cell::Cell;
 
-/// Largest number of lines that are gathered, those of stripes included: a power of two.
+/// The maximum number of gathered lines, which is a power of two. The lines of stripes are counted too.
 const LINES: usize = 256;
-/// Largest number of lines of one verb: the processor's own prefetcher foresees the rest of a
-/// longer one.
+/// The maximum number of gathered lines of one verb. If a verb has more lines, the processor's own prefetcher fetches
+/// the rest.
 const RUN: usize = LINES / 2;
-/// This many lines keep the processor's fill buffers busy by themselves.
+/// This number of gathered lines is enough to keep the processor's fill buffers busy.
 const ENOUGH: usize = 96;
-/// Gathered lines are fetched when one in `SHARE` of the rounds in flight waits for them.
+/// The gathered lines are prefetched when one of every `SHARE` rounds in flight has lines among them.
 const SHARE: usize = 4;
 
-/// One thread's gathered lines.
+/// The lines that one thread has gathered and not prefetched yet.
 pub(super) struct Ahead {
     lines: [Cell<*const u8>; LINES],
     gathered: Cell<usize>,
@@ -36,8 +36,9 @@ impl Ahead {
         Ahead { lines, gathered: Cell::new(0), rounds: Cell::new(0) }
     }
 
-    /// Adds the lines of one more verb of the round being posted, and the line of its stripe; any
-    /// address in a line will do. Lines that will be written are few, and are fetched at once.
+    /// Adds the lines of one more verb of the round that is being posted, and the line of the verb's stripe. The
+    /// caller may pass any address in a line. Lines that will be written are few, so the function prefetches them
+    /// immediately.
     #[inline(always)]
     pub(super) fn add(&self, first: *const u8, bytes: usize, stripe: *const u8, write: bool) {
         if write {
@@ -62,7 +63,7 @@ impl Ahead {
         }
     }
 
-    /// Like [`Ahead::add`], for `COUNT` whole lines that will be read.
+    /// Does the same as [`Ahead::add`], for `COUNT` whole lines that will be read.
     #[inline(always)]
     pub(super) fn add_lines<const COUNT: usize>(&self, first: *const u8, stripe: *const u8) {
         const { assert!(COUNT < RUN) };
@@ -77,8 +78,8 @@ impl Ahead {
         }
     }
 
-    /// Like [`Ahead::add_lines`], for one line of any memory: without a stripe, perhaps outside all
-    /// regions.
+    /// Does the same as [`Ahead::add_lines`], for one line of any memory. The line has no stripe, and may lie outside
+    /// all regions.
     #[inline(always)]
     pub(super) fn add_line(&self, line: *const u8) {
         let gathered = self.gathered.get();
@@ -89,7 +90,8 @@ impl Ahead {
         }
     }
 
-    /// Says that all lines of a round have been added; with it, `in_flight` rounds are in flight.
+    /// Notes that all lines of a round have been added. `in_flight` is the number of rounds in flight, including this
+    /// round.
     #[inline(always)]
     pub(super) fn posted(&self, in_flight: usize) {
         let rounds = self.rounds.get() + 1;
@@ -120,13 +122,13 @@ fn fetch_to_write(first: *const u8, bytes: usize, stripe: *const u8) {
     }
 }
 
-/// Asks the processor to fetch a line.
+/// Prefetches one line.
 #[inline(always)]
 pub(super) fn prefetch_line(line: *const u8, to_write: bool) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect on memory and faults on no address.
+        // SAFETY: a prefetch does not change memory, and causes no fault for any address.
         unsafe {
             if to_write {
                 _mm_prefetch::<_MM_HINT_ET0>(line.cast());

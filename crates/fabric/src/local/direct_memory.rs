@@ -1,14 +1,14 @@
-//! Memory nodes as loads and stores of this thread: the effects of a round, without a round, where
-//! there is no network.
+//! Access to memory nodes by loads and stores of this thread. Where there is no network, such accesses have the
+//! effects of a round without a round.
 //!
-//! Invariant: a *visit* is a round whose verbs are executed as they are named. It looks for faults
-//! where a round's execution does. Each access is the access of its verb: whole lines, the order in
-//! which they were named, a full fence between a WRITE and a later READ. The visit is over behind
-//! the same fence, and is counted as that round. A thread never waits inside a visit: a revocation
-//! of its access waits for the visit's end.
+//! Invariant: a *visit* is like a round whose verbs are executed immediately when the caller names them. A visit
+//! checks for faults at the same points as the execution of a round. Each access has the effect of its verb: lines
+//! are atomic, and accesses are executed in the order of the calls. A full fence separates a WRITE from a later READ.
+//! A visit that wrote ends with the same fence as a round, and the counters count it as a round. A thread never waits
+//! inside a visit, because a revocation of the thread's access waits for the visit's end.
 //!
-//! Memory that is shared by loads and stores (CXL, one machine's threads) has no verbs to post. A
-//! transaction of two dozen words would spend most of its instructions on naming them twice; see
+//! Memory that is shared by loads and stores (CXL, one machine's threads) needs no posted verbs. A transaction that
+//! accesses two dozen words would spend most of its instructions on creating and decoding verbs: see
 //! docs/design/0006-embedded-speed.md.
 
 use super::hold::Hold;
@@ -27,13 +27,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Words of a line.
+/// The number of words of a line.
 const LINE_WORDS: usize = LINE_BYTES / 8;
 
-/// The error is boxed, so that success is a register.
+/// The error is boxed, so that a successful result fits into a register.
 type Outcome<T> = Result<T, Box<FabricError>>;
 
-/// One thread's near memory; see the module's documentation.
+/// One thread's access to near memory. See the module's documentation.
 #[derive(Clone, Copy)]
 pub struct DirectMemory<'a> {
     hold: &'a Hold,
@@ -46,8 +46,8 @@ impl<'a> DirectMemory<'a> {
         DirectMemory { hold, counters }
     }
 
-    /// Asks for the lines that a visit will read, `LINES` from each of `targets` on, and for their
-    /// stripes. They travel during [`DirectMemory::travel`].
+    /// Prefetches the lines that a visit will read, and their stripes. The visit will read `LINES` lines from each of
+    /// `targets` on. The lines are fetched during [`DirectMemory::travel`].
     #[inline(always)]
     pub fn ask<const LINES: usize>(self, targets: impl Iterator<Item = Target>) {
         let hold = self.hold;
@@ -73,9 +73,9 @@ impl<'a> DirectMemory<'a> {
         }
     }
 
-    /// Like [`DirectMemory::ask`], for lines of this node's own memory that the visit uses too; any
-    /// address in a line will do. They are asked for together with the others, so that their pages
-    /// are translated side by side too.
+    /// Does the same as [`DirectMemory::ask`], for lines of this node's own memory that the visit also uses. The
+    /// caller may pass any address in a line. Lines of the node's own memory are prefetched together with the other
+    /// lines, so that their page translations overlap too.
     #[inline(always)]
     pub fn ask_own(self, lines: impl Iterator<Item = *const u8>) {
         if self.hold.prefetch {
@@ -83,15 +83,16 @@ impl<'a> DirectMemory<'a> {
         }
     }
 
-    /// Lets the thread's other coroutines run, while the lines that were asked for travel.
+    /// Lets the thread's other coroutines run while the prefetched lines are being fetched.
     #[inline(always)]
     pub fn travel(self) -> Travel<'a> {
         Travel { hold: self.hold, waits: false }
     }
 
-    /// Like [`crate::port::Port::open_window`]. While other rounds of this thread are under way,
-    /// the window may begin in the past: at the end of the last window but one that this thread
-    /// closed. That is a transaction or two earlier, and saves a reading of the clock.
+    /// Does the same as [`crate::port::Port::open_window`]. While other rounds of this thread are in flight, the
+    /// window may begin in the past. A window that begins in the past begins at the end of the window that this
+    /// thread closed before its last window. The end of that window is one or two transactions earlier. So the thread
+    /// need not read the clock.
     #[inline]
     pub fn open_window(self) -> Window {
         match self.hold.in_flight.get() {
@@ -100,29 +101,30 @@ impl<'a> DirectMemory<'a> {
         }
     }
 
-    /// Like [`crate::port::Port::close_window`].
+    /// Does the same as [`crate::port::Port::close_window`].
     #[inline]
     pub fn close_window(self, window: Window, lease: Nanos) -> Closed {
         self.hold.lease_clock.close_for(&self.hold.readings, window, lease)
     }
 
-    /// Returns the epoch before the first of several visits that must see one moment; call it
-    /// behind [`DirectMemory::travel`].
+    /// Returns the write epoch before the first of several visits that must all see the memory of one moment. The
+    /// caller must call this function after [`DirectMemory::travel`].
     #[inline(always)]
     pub fn moment(self) -> EpochSnapshot {
         self.hold.fabric.stillness.moment()
     }
 
-    /// Call it behind the last visit. Returns whether no thread has announced writes since `since`
-    /// ([`crate::port::Port::announce_writes`]). If so, nothing that the visits saw was written by
-    /// a thread that announced later. Of a thread that had announced before, they saw the locks, or
-    /// the values that replaced them.
+    /// Returns whether no thread has announced writes since `since` ([`crate::port::Port::announce_writes`]). The
+    /// caller must call this function after the last visit. If the result is true, the visits saw no value that a
+    /// thread wrote after a later announcement. If a thread had announced its writes before `since`, the visits saw
+    /// the locks of this thread, or the values that it wrote under these locks.
     #[inline(always)]
     pub fn is_still(self, since: EpochSnapshot) -> bool {
         self.hold.fabric.stillness.is_still(since)
     }
 
-    /// Does the accesses of `act` as one round. Most of them go to the node and group of `first`.
+    /// Executes the accesses of `act` as one round. Most of these accesses should go to the node and group of
+    /// `first`.
     #[inline(always)]
     pub fn visit<R>(self, first: Target, act: impl FnOnce(&mut Visit<'_>) -> R) -> R {
         let hold = self.hold;
@@ -137,7 +139,7 @@ impl<'a> DirectMemory<'a> {
         };
         let done = act(&mut visit);
         let Visit { wrote, followed, tally, .. } = visit;
-        // The same as at the end of a round.
+        // The end of a visit has the same fence as the end of a round.
         hold.unfenced.set(wrote && followed);
         if wrote && !followed {
             full_fence();
@@ -147,7 +149,7 @@ impl<'a> DirectMemory<'a> {
     }
 }
 
-/// Pending once, then ready; see [`DirectMemory::travel`].
+/// A future that is pending once and then ready: see [`DirectMemory::travel`].
 #[must_use = "futures do nothing until they are awaited"]
 pub struct Travel<'a> {
     hold: &'a Hold,
@@ -181,14 +183,13 @@ impl Drop for Travel<'_> {
     }
 }
 
-/// The accesses that are possible inside a visit; see the module's documentation. Errors are those
-/// of a round: after one, any part of the accesses named before may have been executed.
+/// The accesses that are possible inside a visit; see the module's documentation. The errors are the same as those of
+/// a round. After an error, any part of the visit's earlier accesses may have been executed.
 pub struct Visit<'a> {
     hold: &'a Hold,
-    /// A target in the region that is at hand.
+    /// A target in the region `region`.
     first: Target,
-    /// A copy of the kept region, taken when the visit began or came to this region. Kept regions
-    /// do not change while a visit lasts.
+    /// A copy of the region that the visit accessed last. Regions do not change during a visit.
     region: Region<'static>,
     wrote: bool,
     followed: bool,
@@ -196,20 +197,21 @@ pub struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Like [`crate::round::Round::followed`].
+    /// Promises the same as [`crate::round::Round::followed`].
     #[inline(always)]
     pub fn followed(&mut self) {
         self.followed = true;
     }
 
-    /// READ of `lines` lines, of which one is wanted: the first whose word number `word` equals
-    /// `wanted`. Copies that line whole and returns its number.
+    /// Reads `lines` lines to find the first line whose word number `word` equals `wanted`. Copies this whole line
+    /// and returns its number.
     ///
     /// # Errors
-    /// Those of a round.
+    /// The same errors as for a round.
     ///
     /// # Panics
-    /// If `target` is not a line's beginning, or `word` not in a line: the caller's bug.
+    /// If `target` is not the beginning of a line, or if a line has no word number `word`. Both cases are bugs of the
+    /// caller.
     #[inline(always)]
     pub fn find_line(
         &mut self,
@@ -220,15 +222,16 @@ impl Visit<'_> {
         self.find_part::<1>(place, sought, to)
     }
 
-    /// Like [`Visit::find_line`], for lines of `PARTS` parts of equal length. Looks for the first
-    /// part whose word number `word` equals `wanted`, copies the line that it is in, and returns
-    /// the part's number, counted from the first part of the first line.
+    /// Does the same as [`Visit::find_line`], for lines of `PARTS` parts of equal length. The function searches the
+    /// first part whose word number `word` equals `wanted`, and copies the line that contains this part. `find_part`
+    /// returns the part's number, counted from the first part of the first line.
     ///
     /// # Errors
-    /// Those of a round.
+    /// The same errors as for a round.
     ///
     /// # Panics
-    /// If `target` is not a line's beginning, or `word` not in a part: the caller's bug.
+    /// If `target` is not the beginning of a line, or if a part has no word number `word`. Both cases are bugs of the
+    /// caller.
     #[inline(always)]
     pub fn find_part<const PARTS: usize>(
         &mut self,
@@ -243,27 +246,30 @@ impl Visit<'_> {
         self.reads(lines * LINE_BYTES);
         let region = self.region;
         if lines * PARTS == 2 {
-            // The processor cannot predict which of two parts it is, so the part is chosen without
-            // a jump. The only jump is on whether the word is there.
+            // The processor cannot predict which of two parts has the wanted word, so the code chooses the part
+            // without a conditional jump. The only conditional jump checks whether the chosen part has the wanted
+            // word.
             let first = region.words_at(offset + (word * 8) as u64);
-            // SAFETY: a word of one of the lines, which were just found to lie in the region.
+            // SAFETY: the word belongs to one of the lines, and the check above has shown that these lines lie in the
+            // region.
             let part = usize::from(unsafe { (*first).load(Ordering::Acquire) } != wanted);
             let at = offset + (part / PARTS * LINE_BYTES) as u64;
-            // SAFETY: likewise.
+            // SAFETY: as above, the line lies in the region.
             unsafe { copy_line(region, at, to) }.map_err(|()| torn(target))?;
             return Ok((to[part % PARTS * part_words + word] == wanted).then_some(part));
         }
         for part in 0..lines * PARTS {
             let word_at = (part * part_words + word) as u64 * 8;
             let word_at = region.words_at(offset + word_at);
-            // SAFETY: a word of one of the lines, which were just found to lie in the region.
+            // SAFETY: the word belongs to one of the lines, and the check above has shown that these lines lie in the
+            // region.
             if unsafe { (*word_at).load(Ordering::Acquire) } != wanted {
                 continue;
             }
             let at = offset + (part / PARTS * LINE_BYTES) as u64;
-            // SAFETY: likewise.
+            // SAFETY: as above, the line lies in the region.
             unsafe { copy_line(region, at, to) }.map_err(|()| torn(target))?;
-            // The line may have changed meanwhile.
+            // The line may have changed between the check of its word and the copy.
             if to[part % PARTS * part_words + word] == wanted {
                 return Ok(Some(part));
             }
@@ -271,13 +277,14 @@ impl Visit<'_> {
         Ok(None)
     }
 
-    /// READ of `WORDS` words that lie in one line.
+    /// Reads `WORDS` words that lie in one line.
     ///
     /// # Errors
-    /// Those of a round.
+    /// The same errors as for a round.
     ///
     /// # Panics
-    /// If `target` is not a word, or the words are not in one line: the caller's bug.
+    /// If `target` is not the address of an aligned word, or if the words do not lie in one line. Both cases are bugs
+    /// of the caller.
     #[inline(always)]
     pub fn read_words<const WORDS: usize>(&mut self, target: Target) -> Outcome<[u64; WORDS]> {
         const { assert!(WORDS > 1 && WORDS <= LINE_WORDS) };
@@ -285,7 +292,8 @@ impl Visit<'_> {
         assert!(offset as usize % LINE_BYTES + WORDS * 8 <= LINE_BYTES, "words of one line");
         self.reads(WORDS * 8);
         let (region, mut to) = (self.region, [0; WORDS]);
-        // SAFETY: they were just found to lie in the region, and in one line; `to` has room for them.
+        // SAFETY: the checks above have shown that the words lie in the region and in one line. `to` has room for the
+        // words.
         let is_whole = region.is_checked()
             && unsafe { region.read_here(offset, to.as_mut_ptr(), WORDS * 8, true) };
         if !is_whole {
@@ -294,25 +302,25 @@ impl Visit<'_> {
         Ok(to)
     }
 
-    /// WRITE of words, whole within each line.
+    /// Writes `words` at `target`. The write is atomic within each line.
     ///
     /// # Errors
-    /// Those of a round.
+    /// The same errors as for a round.
     ///
     /// # Panics
-    /// If `target` is not a word: the caller's bug.
+    /// If `target` is not the address of an aligned word (a bug of the caller).
     #[inline(always)]
     pub fn write(&mut self, target: Target, words: &[u64]) -> Outcome<()> {
         self.write_guarded(target, words, words.len() > 1)
     }
 
-    /// Like [`crate::round::Round::write_private`].
+    /// Does the same as [`crate::round::Round::write_private`].
     ///
     /// # Errors
-    /// Those of a round.
+    /// The same errors as for a round.
     ///
     /// # Panics
-    /// If `target` is not a word: the caller's bug.
+    /// If `target` is not the address of an aligned word (a bug of the caller).
     #[inline(always)]
     pub fn write_private(&mut self, target: Target, words: &[u64]) -> Outcome<()> {
         self.write_guarded(target, words, false)
@@ -326,13 +334,14 @@ impl Visit<'_> {
         self.tally.add(VerbKind::Write, len);
         let how = (guarded, offset % GRANULE_BYTES + len as u64 <= GRANULE_BYTES);
         let region = self.region;
-        // SAFETY: both are valid for `len` bytes, whole words: the one was just compared, the other is a slice.
+        // SAFETY: both ranges are valid for `len` bytes of whole words. The check above has shown this for the
+        // region's range, and the other range is a slice.
         let is_done =
             region.is_checked() && unsafe { region.write_here(offset, words.as_ptr(), len, how) };
         if is_done { Ok(()) } else { write_again(region, (target, offset), words, guarded) }
     }
 
-    /// Counts a READ, and fences if a WRITE came before it.
+    /// Counts a READ. If a WRITE came before the READ, the function executes a full fence.
     #[inline(always)]
     fn reads(&mut self, len_bytes: usize) {
         self.tally.add(VerbKind::Read, len_bytes);
@@ -341,8 +350,9 @@ impl Visit<'_> {
         }
     }
 
-    /// Returns the offset of `len_bytes` from `target` on, a multiple of `unit`, in the region at
-    /// hand. Another region comes to hand if need be.
+    /// Returns the offset of `target` in its region, after checking that `len_bytes` bytes from there lie in the
+    /// region. The offset is a multiple of `unit`. If `target` lies in another region than `region`, the function
+    /// sets `region` to that region.
     #[inline(always)]
     fn reach(&mut self, target: Target, len_bytes: usize, unit: usize) -> Outcome<u64> {
         point();
@@ -357,7 +367,8 @@ impl Visit<'_> {
     }
 }
 
-/// Returns the region of a target that is not in the region at hand, and the target's offset there.
+/// Returns the region of a target that does not lie in the visit's present region, and the target's offset in that
+/// region.
 #[cold]
 fn turn(hold: &Hold, target: Target, len_bytes: usize) -> Outcome<(Region<'static>, u64)> {
     let (region, offset) = (hold.kept_region(target).get(), target.address().offset_bytes());
@@ -368,23 +379,23 @@ fn turn(hold: &Hold, target: Target, len_bytes: usize) -> Outcome<(Region<'stati
 }
 
 /// # Safety
-/// The line at `offset` lies in the region.
+/// The line at `offset` must lie in the region.
 #[inline(always)]
 unsafe fn copy_line(region: Region<'_>, offset: u64, to: &mut [u64; LINE_WORDS]) -> Result<(), ()> {
-    // SAFETY: this function's contract; `to` is a line.
+    // SAFETY: the caller guarantees the conditions under `Safety` of this function. `to` has the size of a line.
     let is_whole = region.is_checked()
         && unsafe { region.read_here(offset, to.as_mut_ptr(), LINE_BYTES, true) };
     if is_whole { Ok(()) } else { copy_again(region, offset, to) }
 }
 
-/// Copies when a writer was in the way, or when nothing keeps lines whole.
+/// Copies words again if a writer changed them during the first copy, or if no stripes keep lines atomic.
 #[cold]
 fn copy_again(region: Region<'_>, offset: u64, to: &mut [u64]) -> Result<(), ()> {
     region.read_words(offset, to).map_err(|_| ())
 }
 
-/// Writes when another writer or the end of a granule was in the way, or when nothing keeps lines
-/// whole.
+/// Writes words if the fast path cannot: another writer holds the stripe, the words cross the end of a granule, or no
+/// stripes keep lines atomic.
 #[cold]
 fn write_again(
     region: Region<'_>,

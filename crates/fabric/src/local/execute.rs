@@ -1,8 +1,8 @@
-//! How the local backend executes a round: it fetches the round's lines when the round is posted,
-//! and executes its verbs when it is completed.
+//! Executes rounds for the local backend. The backend prefetches a round's lines when the round is posted, and
+//! executes the round's verbs when the caller completes the round.
 //!
-//! Invariant: verbs take effect in the order in which they were added. A READ after a WRITE comes
-//! behind a full fence. So does the end of a round that wrote, unless another round follows.
+//! Invariant: verbs take effect in the order in which they were added. A full fence separates a WRITE from a later
+//! READ. A full fence also comes before the end of a round that wrote, unless another round follows.
 
 use super::hold::Hold;
 use super::region::{Region, StuckStripe};
@@ -12,7 +12,7 @@ use crate::address::{LINE_BYTES, Target};
 use crate::error::FabricError;
 use crate::round::{Round, Verb, VerbKind};
 
-/// From this number of verbs on, a round's lines are compared before they are asked for.
+/// If a round has at least this number of verbs, its lines are compared with each other before they are prefetched.
 const MANY_VERBS: usize = 8;
 
 /// The reason why a verb was not executed.
@@ -22,9 +22,9 @@ enum Stop {
 }
 
 impl Hold {
-    /// Asks for the lines of a round that was posted. Sixteen stripes share a line, so a verb's
-    /// first stripe does for most; longer runs are few, and the processor's own prefetcher follows
-    /// them.
+    /// Prefetches the lines of a posted round. Sixteen stripes share a line, so the function prefetches only the line
+    /// of a verb's first stripe. Verbs whose stripes lie in several lines are few, and the processor's own prefetcher
+    /// fetches the other lines.
     #[inline(always)]
     pub(super) fn fetch_ahead(&self, round: &Round) {
         match round.verbs().len() {
@@ -38,8 +38,9 @@ impl Hold {
         self.gather::<true>(round);
     }
 
-    /// In a round of many verbs a verb often stays in the line in which the verb before it began.
-    /// Then the comparisons of `COMPARED` are worth their cost.
+    /// In a round of many verbs, a verb often accesses only the line in which the previous verb began. In a round of
+    /// many verbs, comparing each line with the previous line saves more time than it costs. `COMPARED` switches
+    /// these comparisons on.
     #[inline(always)]
     fn gather<const COMPARED: bool>(&self, round: &Round) {
         let Some(mut first) = round.verbs().first().map(|verb| verb.target) else { return };
@@ -67,7 +68,7 @@ impl Hold {
         ahead.posted(self.in_flight.get());
     }
 
-    /// Executes the round's verbs in order; a failure is boxed, so that success is a register.
+    /// Executes the round's verbs in order. The error is boxed, so that a successful result fits into a register.
     pub(super) fn execute(&self, round: &mut Round) -> Result<(), Box<FabricError>> {
         let _inside = self.enter();
         let followed = round.is_followed();
@@ -93,8 +94,8 @@ impl Hold {
             }
             next += 1;
         }
-        // The next action of this thread pays the debt: a READ and the end of a round fence, an
-        // atomic is a fence, another followed round carries the debt on.
+        // If another round follows, the missing fence is executed later: before the next READ, or at the end of a
+        // round that is not followed. An atomic is itself a full fence.
         self.unfenced.set(wrote && followed);
         if wrote && !followed {
             full_fence();
@@ -111,8 +112,8 @@ impl Hold {
     }
 }
 
-/// Executes any verb, however unusual. The region is passed as a copy, as everywhere outside the
-/// loop: where nothing points to it, its fields are registers.
+/// Executes any verb, even an unusual one. The region is passed as a copy, so that the compiler can keep the region's
+/// fields in registers.
 ///
 /// # Errors
 /// The reason why the verb was not executed.

@@ -1,10 +1,9 @@
-//! One thread's hold on the memory nodes: their regions, the faults it has noticed, and the fence
-//! it owes.
+//! One thread's access to the memory nodes: their regions, the faults that the thread has noticed, and the fence that
+//! it must still execute.
 //!
-//! Invariant: memory is reached only between [`ThreadGate::enter`] and the leaving, and only
-//! through regions that were looked up after entering. A node that is down, or that has revoked
-//! this thread's access, shows a region of no bytes from the moment at which this thread noticed
-//! the fault.
+//! Invariant: a thread accesses memory only between [`ThreadGate::enter`] and the drop of its guard. Inside the gate,
+//! a thread uses only regions that it has looked up after entering. If a node is down, or has revoked this thread's
+//! access, its regions are empty from the moment at which this thread noticed the fault.
 
 use super::LocalFabric;
 use super::ahead::Ahead;
@@ -17,31 +16,32 @@ use crate::round::Round;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// One thread's hold on the memory nodes; see the module's documentation.
+/// One thread's access to the memory nodes. See the module's documentation.
 pub struct Hold {
     pub(super) fabric: Arc<LocalFabric>,
     pub(super) node: NodeId,
     gate: Arc<ThreadGate>,
-    /// Whether a followed round wrote and nothing has fenced since. The fence is then made before
-    /// the next READ.
+    /// Whether a followed round wrote, and this thread has executed no fence since then. If it has executed none, the
+    /// thread executes the fence before its next READ.
     pub(super) unfenced: Cell<bool>,
-    /// By node × groups + group; rebuilt when a fault was declared.
+    /// The region of each group at each node, at the index node × groups + group. The list of regions is rebuilt
+    /// after a fault was declared.
     regions: Box<[Cell<Region<'static>>]>,
-    /// The region that stands for nodes and groups that do not exist.
+    /// The empty region that is used for nodes and groups that do not exist.
     nowhere: Cell<Region<'static>>,
     group_count: usize,
     faults_seen: Cell<u32>,
     fenced: Cell<bool>,
     pub(super) ahead: Ahead,
-    /// Rounds posted and not completed; their lines are under way.
+    /// The number of rounds that were posted and not completed. The lines of these rounds are being fetched.
     pub(super) in_flight: Cell<usize>,
-    /// Whether lines are fetched ahead.
+    /// Whether the lines of posted rounds are prefetched.
     pub(super) prefetch: bool,
     /// The clock that measures windows and waits.
     pub(super) lease_clock: LeaseClock,
-    /// The clock's readings at the ends of this thread's near windows.
+    /// The readings of the clock at the ends of this thread's last windows on near memory.
     pub(super) readings: Readings,
-    /// Whether memory is reached without rounds too.
+    /// Whether the thread may access memory without rounds too.
     pub(super) is_near: bool,
 }
 
@@ -72,7 +72,7 @@ impl Hold {
         hold
     }
 
-    /// Goes inside, and notices faults that were declared before.
+    /// Enters the thread's gate, and notices faults that were declared before.
     #[inline(always)]
     pub(super) fn enter(&self) -> Inside<'_> {
         let inside = self.gate.enter();
@@ -92,20 +92,21 @@ impl Hold {
             let count = self.group_count;
             let views = if down { vec![Region::empty(); count] } else { memory.regions(count) };
             for (group, view) in views.into_iter().enumerate() {
-                // SAFETY: `fabric` owns the memory; this value holds it as long as the views.
+                // SAFETY: `fabric` owns the memory. This value keeps `fabric` alive for as long as the regions are
+                // used.
                 self.regions[index * count + group].set(unsafe { view.unbound() });
             }
         }
     }
 
-    /// The region that a verb goes to, if there is such a node and group.
+    /// Returns the region that a verb accesses, if its node and group exist.
     #[inline(always)]
     pub(super) fn region(&self, target: Target) -> Option<Region<'static>> {
         self.regions.get(self.number(target)).map(Cell::get)
     }
 
-    /// Like [`Hold::region`], but returns the cell that keeps it; a region of no bytes if there is
-    /// none.
+    /// Does the same as [`Hold::region`], but returns the cell that contains the region. If the node or group does
+    /// not exist, the cell contains an empty region.
     #[inline(always)]
     pub(super) fn kept_region(&self, target: Target) -> &Cell<Region<'static>> {
         self.regions.get(self.number(target)).unwrap_or(&self.nowhere)
@@ -114,15 +115,15 @@ impl Hold {
     #[inline(always)]
     fn number(&self, target: Target) -> usize {
         let (node, group) = (usize::from(target.node().0), target.address().group().0);
-        // The number of a group that does not exist would be a group of the next node.
+        // For a group that does not exist, the index would belong to a group of the next node.
         match usize::from(group) < self.group_count {
             true => node * self.group_count + usize::from(group),
             false => usize::MAX,
         }
     }
 
-    /// Counts a round in flight and asks for its lines. A function of its own, so that a hot round
-    /// does not pay for the registers that this needs.
+    /// Counts a round in flight and prefetches its lines. `set_out` is a separate function, so that a hot round need
+    /// not save the registers that this code uses.
     #[inline(never)]
     pub(super) fn set_out(&self, round: &Round) {
         self.in_flight.set(self.in_flight.get() + 1);
@@ -131,8 +132,7 @@ impl Hold {
         }
     }
 
-    /// Counts a round that was completed or given up, after it was posted or its lines were asked
-    /// for.
+    /// Notes that a round was completed or abandoned, after the round was posted or its lines were prefetched.
     #[inline(always)]
     pub(super) fn ended(&self) {
         self.in_flight.set(self.in_flight.get() - 1);

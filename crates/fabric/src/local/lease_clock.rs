@@ -1,24 +1,25 @@
-//! The clock that measures windows and waits: the processor's time-stamp counter where that is
-//! safe, else the system's clock.
+//! The clock that measures windows and waits: the processor's time-stamp counter if that is safe, and otherwise the
+//! system's clock.
 //!
-//! Invariant: all threads of a process measure by one clock. If a thread sees an effect of another
-//! thread's action after the other's reading, its own later reading is the same or later. So a wait
-//! that lies within a window is never longer than the window. The system's monotonic clock promises
-//! that. The counter keeps the promise where the system's own clock is that counter (its clock
-//! source is `tsc`), since the system uses it no differently. The counter's rate is not a matter
-//! of safety, since windows and waits are counted in the same ticks. It is measured once a process,
-//! so that a lease is about as long as it says. (Processes would measure different rates: they do
-//! not share leases.) Reading the counter takes a fifth of the instructions of reading the clock.
+//! Invariant: all threads of a process measure by one clock. Suppose that one thread reads the clock and then acts,
+//! and that another thread sees the effect of this action and then reads the clock. The second thread's reading is
+//! then equal to the first thread's reading or later. So a wait that lies within a window is never longer than the
+//! window. The system's monotonic clock guarantees that the second reading is not earlier. The processor's counter
+//! guarantees it too, if the system's own clock is this counter (if the clock source is `tsc`). In that case the
+//! system reads the counter in the same way. Safety does not depend on the counter's rate, since windows and waits
+//! are counted in the same ticks. Each process measures the rate once, so that a lease has about its nominal length.
+//! (Different processes would measure different rates, but they do not share leases.) Reading the counter takes a
+//! fifth of the instructions that reading the clock takes.
 //!
-//! A counter is no memory. It is read after all instructions before it, and
-//! [`super::sync::clock_fence`] keeps back the instructions behind it. Both need a processor whose
-//! `lfence` holds back everything, which the processor has to report.
+//! The counter is not memory, so memory fences do not order its readings. A thread reads the counter after all its
+//! earlier instructions, and [`super::sync::clock_fence`] delays its later instructions until after the reading. Both
+//! orders need a processor whose `lfence` delays all instructions, and the processor must report this property.
 //!
-//! **A window that begins earlier than it must** ([`Readings`]). A window may be opened in the
-//! past. It is then longer than the reads in it took: fewer windows are within their lease, and
-//! none wrongly. So a thread that closes one window after the other need not read its clock for
-//! their beginnings: each begins at the last reading but one. That reading is in front of the fence
-//! of the last one, and that fence is in front of all that is read now.
+//! **A window that begins earlier than it must** ([`Readings`]). A window may begin at a time in the past. A window
+//! that begins in the past is longer than its reads took. So fewer windows are shorter than their lease, but no
+//! answer is wrong. So if a thread closes one window after another, it need not read the clock to begin a window.
+//! Each window begins at the reading before the last reading. The reading before the last one was made before the
+//! fence of the last reading. This fence was executed before all reads of the present window.
 
 use super::sync::clock_fence;
 use crate::clock::Nanos;
@@ -29,23 +30,24 @@ use std::time::{Duration, Instant};
 
 /// The file that names the kernel's clock source.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-/// The counter is compared with the clock for this long: the error of a reading is small beside it.
+/// To measure the counter's rate, the counter is compared with the clock for this length of time. The error of one
+/// reading is small compared with this length.
 const MEASURED: Duration = Duration::from_millis(2);
-/// A reading of both counts as simultaneous if no more time has passed between the two.
+/// The counter and the clock count as read simultaneously if at most this time has passed between the two readings.
 const TOGETHER: Duration = Duration::from_micros(1);
-/// Number of attempts to read both together.
+/// The maximum number of attempts to read the counter and the clock simultaneously.
 const TRIES: usize = 1_000;
 
-/// One process's clock; see the module's documentation.
+/// The clock of one process. See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LeaseClock {
-    /// The counter.
+    /// The process uses the processor's counter.
     Counter(Rate),
-    /// The system's clock, in nanoseconds since that instant.
+    /// The process uses the system's clock, in nanoseconds since this instant.
     Clock(Instant),
 }
 
-/// A counter's rate, in multiples of 2^-32.
+/// The rate of a counter. Both fields are multiples of 2^-32.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rate {
     ticks_per_ns: u64,
@@ -53,26 +55,26 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Returns the rate of a counter that has advanced by `ticks` in `passed`. The result is `None`
-    /// if that cannot be the rate of a clock: allowed are 1 tick in 100 ns to 100 ticks in 1 ns.
+    /// Returns the rate of a counter that has advanced by `ticks` in `passed`. Returns `None` if this rate is not
+    /// possible for a clock. Possible rates are from 1 tick in 100 ns to 100 ticks in 1 ns.
     fn of(ticks: u64, passed: Duration) -> Option<Rate> {
         let rate = (u128::from(ticks) << 32) / passed.as_nanos().max(1);
         let least = (1 << 32) / 100;
         (least..=100 << 32).contains(&rate).then(|| Rate::from_ticks(rate as u64))
     }
 
-    /// The rate of `ticks_per_ns` × 2^-32 ticks in a nanosecond; the argument is more than 1.
+    /// Returns the rate of `ticks_per_ns` × 2^-32 ticks per nanosecond. The argument must be more than 1.
     fn from_ticks(ticks_per_ns: u64) -> Rate {
         Rate { ticks_per_ns, ns_per_tick: ((1u128 << 64) / u128::from(ticks_per_ns)) as u64 }
     }
 
-    /// Returns the length of `ticks`, or a little less.
+    /// Returns the length of `ticks` ticks in nanoseconds, or a little less.
     #[inline]
     fn length(self, ticks: u64) -> Nanos {
         Nanos(self.saturated(u128::from(ticks) * u128::from(self.ns_per_tick)))
     }
 
-    /// How many whole ticks fit into `length`.
+    /// Returns the number of whole ticks in `length`.
     #[inline]
     fn ticks_within(self, length: Nanos) -> u64 {
         self.saturated(u128::from(length.0) * u128::from(self.ticks_per_ns))
@@ -90,8 +92,8 @@ impl Rate {
     }
 }
 
-/// A thread's readings at the ends of its last two windows. They are 0 before there were any: a
-/// window that begins there is too long for every lease.
+/// A thread's readings at the ends of its last two windows. Before the thread has closed a window, both readings
+/// are zero. A window that begins at 0 is too long for every lease.
 #[derive(Default)]
 pub(super) struct Readings {
     last: Cell<u64>,
@@ -99,7 +101,7 @@ pub(super) struct Readings {
 }
 
 impl Readings {
-    /// A window that began at the last reading but one.
+    /// Returns a window that began at the reading before the last reading.
     #[inline]
     pub(super) fn window(&self) -> Window {
         Window(self.before.get())
@@ -113,7 +115,7 @@ impl LeaseClock {
         *CHOSEN.get_or_init(choose)
     }
 
-    /// Returns this clock's ticks so far, read after all earlier instructions of this thread.
+    /// Returns this clock's ticks so far, which it reads after all earlier instructions of this thread.
     #[inline]
     fn now(self) -> u64 {
         match self {
@@ -122,7 +124,7 @@ impl LeaseClock {
         }
     }
 
-    /// Opens a window, before all later actions of this thread.
+    /// Opens a window. The window begins before all later actions of this thread.
     #[inline]
     pub(super) fn open_window(self) -> Window {
         let window = Window(self.now());
@@ -135,12 +137,12 @@ impl LeaseClock {
         self.close_at(self.now(), window, lease)
     }
 
-    /// Like [`LeaseClock::close_window`]; keeps the reading for later windows.
+    /// Does the same as [`LeaseClock::close_window`], and keeps the reading for later windows.
     #[inline]
     pub(super) fn close_for(self, readings: &Readings, window: Window, lease: Nanos) -> Closed {
         let now = self.now();
         if matches!(self, LeaseClock::Clock(_)) {
-            clock_fence(); // the counter is read behind one of its own
+            clock_fence(); // a reading of the counter has its own fence before it
         }
         readings.before.set(readings.last.replace(now));
         self.close_at(now, window, lease)
@@ -156,8 +158,8 @@ impl LeaseClock {
         Closed { is_shorter: self.is_shorter(passed, lease), passed: Some(length) }
     }
 
-    /// Returns whether a window of `passed` whole ticks, and a part of one, was shorter than
-    /// `lease`.
+    /// Returns whether a window was shorter than `lease`. The window's length was `passed` whole ticks and a part of
+    /// one more tick.
     #[inline]
     fn is_shorter(self, passed: u64, lease: Nanos) -> bool {
         match self {
@@ -171,7 +173,7 @@ impl LeaseClock {
         Wait(self.now())
     }
 
-    /// Returns whether a wait has ended; if so, it ended before all later stores of this thread.
+    /// Returns whether a wait has ended. If the wait has ended, it ended before all later stores of this thread.
     #[inline]
     pub(super) fn has_ended(self, wait: Wait, length: Nanos) -> bool {
         self.now() >= self.end_of(wait, length)
@@ -196,13 +198,14 @@ fn choose() -> LeaseClock {
     }
 }
 
-/// Whether the system's clock is the counter, and the counter can be read behind other instructions.
+/// Whether the counter is safe: the system's clock uses the counter, and a thread can read the counter after all its
+/// earlier instructions.
 fn is_safe() -> bool {
     let source = std::fs::read_to_string(CLOCK_SOURCE).unwrap_or_default();
     source.trim() == "tsc" && has_counter()
 }
 
-/// How fast the counter runs.
+/// Measures the rate of the counter.
 fn measure() -> Option<Rate> {
     let (first, since) = read_together()?;
     while now() - since < MEASURED {
@@ -212,7 +215,7 @@ fn measure() -> Option<Rate> {
     Rate::of(last.checked_sub(first)?, until - since)
 }
 
-/// Reads the counter and the clock, with little time between the two.
+/// Reads the counter and the clock, with little time between the two readings.
 fn read_together() -> Option<(u64, Instant)> {
     (0..TRIES).find_map(|_| {
         let before = now();
@@ -231,24 +234,23 @@ fn nanoseconds(since: Instant) -> u64 {
     now().duration_since(since).as_nanos() as u64
 }
 
-/// The counter, read after all instructions before it.
+/// Reads the counter after all earlier instructions of this thread.
 #[inline(always)]
 fn counter() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        // The fence waits for all earlier instructions where `lfence` does so (`has_counter`).
-        // RDTSCP waits too, but takes twice as long.
+        // The fence waits for all earlier instructions if the processor's `lfence` does so (`has_counter`). The
+        // instruction RDTSCP also waits, but takes twice the time.
         clock_fence();
-        // SAFETY: callers make sure that the processor has such a counter; it changes nothing but
-        // its result.
+        // SAFETY: callers check that the processor has this counter. The instruction changes only its result.
         unsafe { std::arch::x86_64::_rdtsc() }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     unreachable!("no counter here")
 }
 
-/// Returns whether the processor's counter runs at one rate in every state, and its `lfence` holds
-/// back all instructions: Intel's does, others report it.
+/// Returns whether the processor's counter runs at one rate in every state, and whether its `lfence` delays all later
+/// instructions. On Intel's processors it does, and other processors report this property.
 fn has_counter() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
@@ -297,7 +299,7 @@ mod tests {
             both().into_iter().filter(|it| matches!(it, LeaseClock::Clock(_)) || has_counter())
         {
             let (readings, long) = (Readings::default(), Nanos(u64::MAX / 4));
-            // There is no reading yet: no lease is that long.
+            // The thread has no reading yet, so the window begins at 0 and is too long for any lease.
             assert!(!clock.close_at(clock.now(), readings.window(), Nanos(1)).is_shorter);
             let before = clock.now();
             let first = clock.close_for(&readings, Window(before), long);

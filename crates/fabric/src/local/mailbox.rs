@@ -1,16 +1,17 @@
 //! Datagrams between threads of this process.
 //!
-//! Invariant: one ring has one producer and one consumer, by construction. Each [`Sender`] makes a
-//! ring of its own at its first datagram to a destination, under a lock, and never shares it. Each
-//! [`Receiver`] alone empties the rings of its inbox.
+//! Invariant: each ring has exactly one producer and one consumer. When a [`Sender`] sends its first datagram to a
+//! destination, it creates its own ring under a lock, and no other sender uses this ring. Only the [`Receiver`] of an
+//! inbox empties the inbox's rings.
 //!
-//! On the data path there is no lock and no read-modify-write: the producer publishes `tail`, the
-//! consumer `head`, each with one release store (Lamport, "Specifying concurrent program modules",
-//! TOPLAS 1983). Each keeps a copy of the other's number so that it rarely touches the other's line
-//! (Lee, Bu and Chandranmenon, "A lock-free, cache-efficient shared ring buffer", ANCS 2009).
+//! Sending and receiving take no lock and no read-modify-write instruction. The producer publishes `tail` and the
+//! consumer publishes `head`, each with one release store (Lamport, "Specifying concurrent program modules", TOPLAS
+//! 1983). The producer keeps a copy of `head` and the consumer keeps a copy of `tail`, so that each of them seldom
+//! accesses the other's cache line (Lee, Bu and Chandranmenon, "A lock-free, cache-efficient shared ring buffer",
+//! ANCS 2009).
 //!
-//! Loss: a full ring and an unknown destination lose the datagram silently, as a network would.
-//! Datagrams in flight to an endpoint that registers anew are lost.
+//! Loss: if the ring is full or the destination is unknown, the datagram is lost without an error, as in a network.
+//! If an endpoint registers again, datagrams in flight to this endpoint are lost.
 //!
 //! ```text
 //! ring: 128 KiB of words, made at first use.
@@ -26,17 +27,19 @@ use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Largest datagram, in bytes.
+/// The maximum size of a datagram in bytes.
 pub const DATAGRAM_BYTES_MAX: usize = if cfg!(loom) { 8 } else { 4096 };
 
-/// Words in a ring: room for at least 31 of the largest datagrams; in a model for four.
+/// The number of words of a ring. A ring has room for at least 31 datagrams of the maximum size, and in a model for
+/// four.
 const RING_WORDS: u64 = if cfg!(loom) { 8 } else { (128 << 10) / 8 };
 const WRAP: u64 = u64::MAX;
 
 const _: () = assert!(RING_WORDS.is_power_of_two());
 const _: () = assert!(RING_WORDS >= 4 * (DATAGRAM_BYTES_MAX as u64 / 8 + 1));
 
-/// One sender's datagrams to one receiver. Positions count words and never wrap.
+/// The ring of datagrams from one sender to one receiver. A position in the ring is a number of words, and never
+/// wraps.
 struct Ring {
     head: CachePadded<AtomicU64>,
     tail: CachePadded<AtomicU64>,
@@ -44,10 +47,10 @@ struct Ring {
     watch: Watch,
 }
 
-// SAFETY: words in `head..tail` are read by the one consumer only, all others are written by the
-// one producer only. The release store of `tail` (`head`) hands words over to the consumer
-// (producer), which loads it with acquire. `Producer` and `Consumer` are the only users, and are
-// not `Clone`.
+// SAFETY: only the one consumer reads words in `head..tail`, and only the one producer writes the other words. The
+// release store of `tail` passes words to the consumer, which loads `tail` with acquire. The release store of `head`
+// passes words to the producer, which loads `head` with acquire. Only `Producer` and `Consumer` use the ring, and
+// neither is `Clone`.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -62,13 +65,13 @@ impl Ring {
 
     fn word(&self, position: u64) -> *mut u64 {
         let index = (position % RING_WORDS) as usize;
-        // SAFETY: the ring has RING_WORDS words. The pointer comes from the whole slice, so that it
-        // may walk on within it.
+        // SAFETY: the ring has RING_WORDS words. The pointer comes from the whole slice, so that it may be moved
+        // within the slice.
         unsafe { UnsafeCell::raw_get(self.words.as_ptr().add(index)) }
     }
 }
 
-/// The writing end.
+/// The producer's end of a ring.
 struct Producer {
     ring: Arc<Ring>,
     tail: u64,
@@ -76,7 +79,7 @@ struct Producer {
 }
 
 impl Producer {
-    /// Appends a datagram; `false` if there is no room.
+    /// Appends a datagram to the ring. Returns `false` if the ring has no room.
     fn push(&mut self, bytes: &[u8]) -> bool {
         let words = 1 + bytes.len().div_ceil(8) as u64;
         let to_end = RING_WORDS - self.tail % RING_WORDS;
@@ -91,9 +94,9 @@ impl Producer {
         let at = self.tail + skip;
         let record = self.ring.word(at);
         self.ring.watch.writes(self.tail..end);
-        // SAFETY: positions `tail..end` are the producer's: `end - head` fits the ring, so the
-        // consumer has left them. The record lies before the ring's end, so that its words, one
-        // allocation's, are contiguous and hold `bytes`.
+        // SAFETY: only the producer uses the positions `tail..end`, because `end - head` is not larger than the ring,
+        // and the consumer has passed these positions. The record lies before the ring's end. So its words are
+        // contiguous in one allocation and have room for `bytes`.
         unsafe {
             if skip > 0 {
                 self.ring.word(self.tail).write(WRAP);
@@ -107,7 +110,7 @@ impl Producer {
     }
 }
 
-/// The reading end.
+/// The consumer's end of a ring.
 struct Consumer {
     from: Endpoint,
     ring: Arc<Ring>,
@@ -116,7 +119,7 @@ struct Consumer {
 }
 
 impl Consumer {
-    /// Hands the oldest datagram to `sink`; `false` if there is none.
+    /// Passes the oldest datagram of the ring to `sink`. Returns `false` if the ring is empty.
     #[inline]
     fn pop(&mut self, sink: &mut dyn FnMut(Endpoint, &[u8])) -> bool {
         if self.head == self.tail_seen {
@@ -125,8 +128,9 @@ impl Consumer {
                 return false;
             }
         }
-        // SAFETY: positions `head..tail_seen` were published to the consumer and are not written
-        // until `head` passes them; each record's length was written with it, inside the ring.
+        // SAFETY: the producer has published the positions `head..tail_seen`, and does not write them until `head`
+        // has passed them. The producer wrote each record's length together with the record, and the record lies
+        // inside the ring.
         let (bytes, end) = unsafe {
             if self.ring.word(self.head).read() == WRAP {
                 self.head = self.head.next_multiple_of(RING_WORDS);
@@ -144,10 +148,10 @@ impl Consumer {
     }
 }
 
-/// Where rings to one receiver are announced.
+/// The place where senders announce their rings to one receiver.
 #[derive(Default)]
 struct Inbox {
-    /// Changes when a ring is added.
+    /// A number that changes when a sender adds a ring.
     announced: AtomicU64,
     added: Mutex<Vec<(Endpoint, Arc<Ring>)>>,
 }
@@ -155,7 +159,8 @@ struct Inbox {
 /// All mailboxes of a fabric.
 #[derive(Default)]
 pub struct Mailboxes {
-    /// Changes when an endpoint appears or goes: senders then look up anew.
+    /// A number that changes when an endpoint is registered or unregistered. Senders then look up their destinations
+    /// again.
     version: AtomicU64,
     inboxes: Mutex<BTreeMap<Endpoint, Arc<Inbox>>>,
 }
@@ -165,7 +170,7 @@ impl Mailboxes {
         self.inboxes.lock().expect("no panic under this lock")
     }
 
-    /// Opens the mailbox of `me`; an older one of the same endpoint gets nothing more.
+    /// Opens the mailbox of the endpoint `me`. An older mailbox of the same endpoint receives no more datagrams.
     pub fn register(&self, me: Endpoint) -> (Sender, Receiver) {
         let inbox = Arc::new(Inbox::default());
         self.table().insert(me, Arc::clone(&inbox));
@@ -174,7 +179,7 @@ impl Mailboxes {
         (sender, Receiver { me, inbox, announced: 0, consumers: Vec::new(), turn: 0 })
     }
 
-    /// Closes a mailbox, unless the endpoint has registered anew.
+    /// Closes a mailbox, unless its endpoint has registered a newer mailbox.
     pub fn unregister(&self, receiver: &Receiver) {
         let mut table = self.table();
         if table.get(&receiver.me).is_some_and(|inbox| Arc::ptr_eq(inbox, &receiver.inbox)) {
@@ -184,11 +189,12 @@ impl Mailboxes {
     }
 }
 
-/// One thread's sending half.
+/// The part of a thread's mailbox that sends datagrams.
 pub struct Sender {
     me: Endpoint,
     version: u64,
-    /// `None`: the destination was unknown when the table last changed.
+    /// The producer for each destination. `None` means that the destination was unknown when the table of inboxes
+    /// changed last.
     producers: BTreeMap<Endpoint, Option<Producer>>,
 }
 
@@ -196,7 +202,7 @@ impl Sender {
     /// Sends a datagram.
     ///
     /// # Errors
-    /// `MessageTooLarge`.
+    /// `MessageTooLarge` if the datagram is larger than [`DATAGRAM_BYTES_MAX`].
     #[inline]
     pub fn send(
         &mut self,
@@ -231,7 +237,7 @@ fn connect(mailboxes: &Mailboxes, from: Endpoint, to: Endpoint) -> Option<Produc
     Some(Producer { ring, tail: 0, head_seen: 0 })
 }
 
-/// One thread's receiving half.
+/// The part of a thread's mailbox that receives datagrams.
 pub struct Receiver {
     me: Endpoint,
     inbox: Arc<Inbox>,
@@ -241,7 +247,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Hands up to `budget` datagrams to `sink`, from all sources in turn; returns how many.
+    /// Passes up to `budget` datagrams to `sink`, from all sources in turn. Returns the number of passed datagrams.
     pub fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
         let announced = self.inbox.announced.load(Ordering::Acquire);
         if announced != self.announced {
@@ -264,7 +270,7 @@ impl Receiver {
 
     #[cold]
     fn look_for_sources(&mut self) {
-        // A ring whose producer is gone can only still be emptied.
+        // If the producer of a ring no longer exists, the ring is kept only until it is empty.
         self.consumers.retain(|source| {
             Arc::strong_count(&source.ring) > 1
                 || source.ring.tail.load(Ordering::Acquire) != source.head

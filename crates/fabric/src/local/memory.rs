@@ -1,7 +1,7 @@
-//! One memory node's memory: a header, the stripes, and the regions of the groups it replicates.
+//! One memory node's memory: a header, the stripes, and the regions of the groups that the node replicates.
 //!
-//! Invariant: the header describes the rest, offsets only, so that a process that maps the file
-//! finds everything without talking to its maker.
+//! Invariant: the header describes the rest of the memory by offsets only. So another process that maps the file
+//! finds all parts without help from the process that created the file.
 //!
 //! ```text
 //! byte 0        header, 4 KiB: magic | version | stripes | regions n | n × {group, start, bytes}
@@ -31,11 +31,10 @@ pub struct NodeMemory {
 }
 
 impl NodeMemory {
-    /// Makes the memory of a node that hosts `groups`, each with its size in bytes, rounded up to
+    /// Creates the memory of a node that hosts `groups`. Each group has its size in bytes, which is rounded up to
     /// whole lines.
     ///
-    /// # Errors
-    /// The operating system's; more groups than the header describes.
+    /// # Errors The operating system's errors, or an error if the header has no room for this number of groups.
     pub fn create(
         groups: &[(GroupId, u64)],
         backing: Backing,
@@ -76,10 +75,10 @@ impl NodeMemory {
         Ok(memory)
     }
 
-    /// Maps the memory of a node that another process made.
+    /// Maps the memory of a node that another process has created.
     ///
     /// # Errors
-    /// The operating system's; a file that is not such memory.
+    /// The operating system's errors, or an error if the file is not the memory of a node.
     pub fn open(path: &Path) -> io::Result<NodeMemory> {
         let memory = NodeMemory { mapping: Mapping::open(path)?, checked: true };
         if memory.mapping.bytes() < HEADER_BYTES
@@ -112,8 +111,8 @@ impl NodeMemory {
 
     fn header_word(&self, index: usize) -> &AtomicU64 {
         assert!(index < HEADER_BYTES / 8);
-        // SAFETY: the mapping is at least as long as the header, aligned to a page, and only ever
-        // accessed through atomics.
+        // SAFETY: the mapping is at least as long as the header and is aligned to a page. All code accesses it only
+        // through atomics.
         unsafe { &*self.mapping.start().as_ptr().cast::<AtomicU64>().add(index) }
     }
 
@@ -123,7 +122,8 @@ impl NodeMemory {
         (word(0), word(1), word(2))
     }
 
-    /// Views of the node's regions, by group; groups that it does not host are empty.
+    /// Returns views of the node's regions, one for each group. If the node does not host a group, the group's region
+    /// is empty.
     pub fn regions(&self, groups: usize) -> Vec<Region<'_>> {
         assert!(groups <= GROUPS_MAX);
         let mut regions = vec![Region::empty(); groups];
@@ -132,8 +132,8 @@ impl NodeMemory {
             let (group, start, bytes) = self.table(index);
             let Some(region) = regions.get_mut(group as usize) else { continue };
             let base = self.mapping.start().as_ptr();
-            // SAFETY: `create` laid the table out inside the mapping (`open` checked it): regions
-            // are line-aligned, the stripes follow the header and number a power of two.
+            // SAFETY: the table describes ranges inside the mapping, because `create` wrote it or `open` checked it.
+            // Regions are line-aligned, the stripes follow the header, and the number of stripes is a power of two.
             *region = unsafe {
                 Region::new(
                     base.add(start as usize).cast(),
@@ -148,12 +148,13 @@ impl NodeMemory {
         regions
     }
 
-    /// Returns the kind of pages that were granted.
+    /// Returns the kind of pages that the operating system granted.
     pub fn pages(&self) -> Pages {
         self.mapping.pages()
     }
 
-    /// Where another process of this user can open the memory; `None` if it is private.
+    /// Returns the path at which another process of this user can open the memory. Returns `None` if the memory is
+    /// private.
     pub fn path(&self) -> Option<PathBuf> {
         self.mapping.path()
     }

@@ -1,15 +1,15 @@
-//! The local backend: memory nodes are mapped memory, compute nodes are threads of this machine.
+//! The local backend: memory nodes are mapped memory, and compute nodes are threads of this machine.
 //!
-//! Invariant: it keeps the contract of [`crate::round`], and is stronger where the hardware allows
-//! it for free: verbs of a round take effect in the order in which they were added. A round is
-//! *posted* by prefetching its lines (see `ahead`) and *completed* by executing its verbs. So
-//! sibling coroutines run while the lines travel: the method that hides a network's latency hides
-//! DRAM's. A caller may also reach the same memory without a round, by loads and stores
-//! ([`DirectMemory`]), with the same order and the same checks.
+//! Invariant: this backend keeps the contract of [`crate::round`]. All verbs of a round take effect in the order in
+//! which they were added. The contract does not demand this order, but the hardware gives it without cost. A round is
+//! *posted* by prefetching its lines (see `ahead`) and *completed* by executing its verbs. So other coroutines of the
+//! thread run while the lines are fetched. The method that hides the latency of a network thus also hides the latency
+//! of DRAM. A caller may also access the same memory without a round, by loads and stores ([`DirectMemory`]).
+//! Accesses by loads and stores have the same order and the same checks as rounds.
 //!
-//! A completion means that every other thread can see the effect: a round that wrote ends in a full
-//! fence, unless it is [`Round::followed`]. Revoking a compute node's access is acknowledged only
-//! when none of its threads is inside a round (see [`quiesce`]).
+//! When a round is complete, every other thread can see its effect. To make its effect visible, a round that wrote
+//! ends with a full fence, unless it is [`Round::followed`]. The revocation of a compute node's access is
+//! acknowledged only when none of that node's threads is inside a round (see [`quiesce`]).
 
 mod affinity;
 mod ahead;
@@ -48,8 +48,8 @@ pub mod modelled {
     pub use super::write_epoch::WriteEpoch;
     use super::{Region, Round};
 
-    /// Executes a round whose verbs all go to `region`. Returns whether each was executed without a
-    /// writer in the way.
+    /// Executes a round whose verbs all access `region`. Returns whether no other writer has disturbed any of the
+    /// verbs.
     pub fn run(region: &Region<'_>, round: &mut Round) -> bool {
         let (verbs, buffer) = round.parts_mut();
         let count = verbs.len();
@@ -74,27 +74,28 @@ use std::time::Instant;
 use sync::full_fence;
 use write_epoch::WriteEpoch;
 
-/// The shape of a local cluster.
+/// The configuration of a local cluster.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
-    /// Memory nodes.
+    /// The number of memory nodes that hold groups at the start.
     pub memory_nodes: usize,
-    /// Copies of every group: 1 + the number of crashes survived.
+    /// The number of copies of every group. The number of copies is one more than the number of node crashes that a
+    /// group survives.
     pub replicas: usize,
-    /// Empty memory nodes beside `memory_nodes`, each with room for a copy of every group: they
-    /// take the place of dead nodes. A node that died comes back as one of them, under a slot of
-    /// its own.
+    /// The number of additional, empty memory nodes. Each of them has room for a copy of every group, and can replace
+    /// a dead node. A node that died can return only as one of these nodes, with another slot.
     pub spare_nodes: usize,
-    /// Size of one replica group's memory at one node, in bytes; pages come when touched.
+    /// The size of one replica group's memory at one node in bytes. The operating system allocates each page at the
+    /// first access.
     pub group_bytes: u64,
-    /// The kind of memory to ask for.
+    /// The kind of memory to request from the operating system.
     pub backing: Backing,
-    /// How lines are kept atomic.
+    /// The method that keeps READs and WRITEs of lines atomic.
     pub atomicity: LineAtomicity,
-    /// Whether a posted round's lines are fetched ahead; off only to measure the gain.
+    /// Whether a posted round's lines are prefetched. Callers switch this option off only to measure the gain.
     pub prefetch: bool,
-    /// Whether memory is reached by loads and stores as well ([`DirectMemory`]), and not by rounds
-    /// alone; off only to compare the two.
+    /// Whether threads may access memory by loads and stores ([`DirectMemory`]) as well as by rounds. Callers switch
+    /// this option off only to compare the two methods.
     pub near: bool,
 }
 
@@ -113,7 +114,7 @@ impl Default for LocalConfig {
     }
 }
 
-/// A cluster in this process: the memory nodes, and the state that their compute nodes share.
+/// A cluster in this process: the memory nodes, and the state that all compute nodes of the process share.
 pub struct LocalFabric {
     nodes: Vec<NodeMemory>,
     groups: Vec<Vec<NodeSlot>>,
@@ -126,11 +127,11 @@ pub struct LocalFabric {
 }
 
 impl LocalFabric {
-    /// Makes the memory nodes. There is one replica group per memory node; replica `i` of group
-    /// `g` lives on node `(g + i) mod memory_nodes`, replica 0 being the primary.
+    /// Creates the memory nodes. The number of replica groups equals the number of memory nodes. Replica `i` of group
+    /// `g` is on node `(g + i) mod memory_nodes`, and replica 0 is the primary.
     ///
     /// # Errors
-    /// A shape that is not possible (the field is named), or the operating system's refusal.
+    /// An error that names the field if the configuration is not possible, or the operating system's error.
     #[expect(clippy::disallowed_methods, reason = "the real backend's clock starts here")]
     pub fn new(config: &LocalConfig) -> io::Result<Arc<LocalFabric>> {
         let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -172,36 +173,36 @@ impl LocalFabric {
         }))
     }
 
-    /// The nodes of each replica group, primary first.
+    /// Returns the memory nodes of each replica group, with the primary first.
     pub fn groups(&self) -> &[Vec<NodeSlot>] {
         &self.groups
     }
 
-    /// A memory node's memory.
+    /// Returns the memory of a memory node.
     pub fn node(&self, slot: NodeSlot) -> &NodeMemory {
         &self.nodes[usize::from(slot.0)]
     }
 
-    /// A thread's port. Call it on the thread that will use it; `thread` numbers the threads of
-    /// one compute node.
+    /// Creates a port for a thread. The thread that will use the port must call this function. `thread` is the number
+    /// of the thread on its compute node.
     pub fn port(self: &Arc<Self>, node: NodeId, thread: u16, seed: u64) -> Port {
         Port::new(Box::new(LocalBackend::new(Arc::clone(self), node, thread)), seed)
     }
 
-    /// Kills a memory node: rounds that reach it end in `NodeDown`. Returns when no round is
-    /// inside it any more.
+    /// Kills a memory node. Rounds that access the node then end in `NodeDown`. The function returns when no earlier
+    /// round is accessing the node any more.
     pub fn fail_node(&self, slot: NodeSlot) {
         self.faults.fail_node(slot);
     }
 
-    /// Revokes a compute node's access at every memory node; its rounds end in `Fenced`. Returns
-    /// when all its in-flight writes have drained.
+    /// Revokes a compute node's access to every memory node. Later rounds of the compute node end in `Fenced`. The
+    /// function returns when all earlier rounds of that node have ended.
     pub fn fence(&self, node: NodeId) {
         self.faults.fence(node);
     }
 }
 
-/// One thread's local backend.
+/// The local backend of one thread.
 struct LocalBackend {
     hold: Hold,
     thread: u16,
@@ -285,8 +286,8 @@ impl Backend for LocalBackend {
 
     fn abandon(&self, _: &mut Round) {
         self.hold.ended();
-        // No verb of the round has been executed or will be: verbs are executed in `complete`, and
-        // those of a hot round in `post`, which leaves nothing to wait for.
+        // No verb of the round has been executed or will be: the backend executes verbs in `complete`. The backend
+        // executes the verbs of a hot round in `post`, so no caller waits for a hot round.
     }
 
     fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
@@ -297,7 +298,7 @@ impl Backend for LocalBackend {
         Poll::Ready(Ok(()))
     }
 
-    /// Access is revoked at all memory nodes at once: they are this process.
+    /// Revokes the access to all memory nodes together, because all of them are in this process.
     fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
         if self.hold.fabric.faults.is_fenced(self.hold.node) {
             return Err(FabricError::Fenced);
@@ -305,7 +306,8 @@ impl Backend for LocalBackend {
         if self.hold.fabric.faults.is_down(at) {
             return Err(FabricError::NodeDown(at));
         }
-        // Also if another node has asked already: its request may still wait for rounds to end.
+        // The request is carried out even if another node has already made it, because that node's request may still
+        // wait for rounds to end.
         self.hold.fabric.faults.fence(whom);
         Ok(Detached(0))
     }
@@ -320,13 +322,13 @@ impl Backend for LocalBackend {
         ClockInterval { earliest: now, latest: now }
     }
 
-    /// Compute nodes are threads of one machine, with one clock.
+    /// All compute nodes are threads of one machine and read the same clock.
     fn drift(&self) -> Drift {
         Drift::ONE_CLOCK
     }
 
-    /// A READ is loads here, a WRITE is stores. The clock keeps the order of the four calls with
-    /// the accesses before and behind them.
+    /// In this backend, a READ consists of loads and a WRITE consists of stores. The lease clock keeps the four calls
+    /// for windows and waits in order with the accesses before and after them.
     fn open_window(&self) -> Poll<Window> {
         Poll::Ready(self.hold.lease_clock.open_window())
     }

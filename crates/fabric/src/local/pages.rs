@@ -1,7 +1,9 @@
-//! Mapped memory for a node: huge pages when they are granted, plain ones with a notice otherwise.
+//! Mapped memory for a node. If the operating system does not grant huge pages, the memory has plain pages, and the
+//! user gets a notice.
 //!
-//! Invariant: never a crash and never root. The kind of pages granted is recorded, so that a report
-//! can say on which memory it measured. Memory is zero until first written.
+//! Invariant: mapping memory never crashes the process because huge pages are missing, and never needs root. The
+//! mapping records the kind of pages that were granted, so that a report can state the memory of its measurements.
+//! Memory contains zeros until it is written.
 
 use std::fs::File;
 use std::io;
@@ -9,29 +11,29 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// Bytes of a huge page.
+/// The number of bytes of a huge page.
 pub(super) const HUGE_BYTES: usize = 2 << 20;
 
-/// The kind of memory to ask for.
+/// The kind of memory to request from the operating system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Backing {
-    /// Shared when huge pages are granted for shared memory, private otherwise.
+    /// Shared memory if the operating system grants huge pages for shared memory, and otherwise private memory.
     #[default]
     Auto,
-    /// A `memfd`: another process can map it.
+    /// A `memfd`, which another process can map.
     Shared,
-    /// Anonymous: this process only, transparent huge pages by `madvise`.
+    /// Anonymous memory, which only this process can use, with transparent huge pages by `madvise`.
     Private,
 }
 
-/// The kind of memory that was granted.
+/// The kind of memory that the operating system granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
-    /// `memfd` of reserved huge pages.
+    /// A `memfd` of reserved huge pages.
     SharedExplicitHuge,
-    /// `memfd` with transparent huge pages.
+    /// A `memfd` with transparent huge pages.
     SharedTransparentHuge,
-    /// `memfd` of plain pages.
+    /// A `memfd` of plain pages.
     SharedPlain,
     /// Anonymous memory with transparent huge pages.
     PrivateTransparentHuge,
@@ -40,7 +42,7 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// A phrase for reports.
+    /// Returns a phrase that names the kind of pages in reports.
     pub fn name(self) -> &'static str {
         match self {
             Pages::SharedExplicitHuge => "memfd, explicit 2 MiB pages",
@@ -51,7 +53,7 @@ impl Pages {
         }
     }
 
-    /// Tells the user how to get larger pages; `None` if they are already large.
+    /// Returns a notice that tells the user how to get larger pages. Returns `None` if the pages are already large.
     pub fn notice(self) -> Option<&'static str> {
         match self {
             Pages::SharedPlain => Some(
@@ -68,7 +70,7 @@ impl Pages {
     }
 }
 
-/// A mapping, unmapped when dropped.
+/// A memory mapping of this process. The memory is unmapped when the value is dropped.
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -76,17 +78,17 @@ pub struct Mapping {
     file: Option<File>,
 }
 
-// SAFETY: the mapping is plain memory owned by this value; concurrent access to its bytes goes
-// through atomics (see `region`).
+// SAFETY: the mapping is plain memory that this value owns. All concurrent accesses to its bytes are atomic (see
+// `region`).
 unsafe impl Send for Mapping {}
-// SAFETY: as above; `Mapping` itself has no interior mutability.
+// SAFETY: all concurrent accesses to the mapping's bytes are atomic. `Mapping` itself has no interior mutability.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps at least `bytes` of zeroed memory.
+    /// Maps at least `bytes` bytes of memory that contains zeros.
     ///
     /// # Errors
-    /// The operating system's, when even plain pages are refused.
+    /// The operating system's error if it refuses even plain pages.
     pub fn new(bytes: usize, backing: Backing) -> io::Result<Mapping> {
         let bytes = bytes.next_multiple_of(HUGE_BYTES);
         if backing == Backing::Private {
@@ -114,7 +116,7 @@ impl Mapping {
 
     fn shared(bytes: usize, explicit_huge: bool) -> io::Result<Mapping> {
         let huge = if explicit_huge { libc::MFD_HUGETLB } else { 0 };
-        // SAFETY: the name is a NUL-terminated literal; the result is checked.
+        // SAFETY: the name is a NUL-terminated literal, and the result is checked.
         let descriptor = unsafe { libc::memfd_create(c"tarn".as_ptr(), huge | libc::MFD_CLOEXEC) };
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
@@ -134,10 +136,10 @@ impl Mapping {
         Ok(Mapping { start, bytes, pages, file: Some(file) })
     }
 
-    /// Maps memory that another process shares, from the path its owner gave.
+    /// Maps memory that another process shares. `path` is the path that the owner of the memory returned.
     ///
     /// # Errors
-    /// When the file is gone, or is not readable and writable by this process.
+    /// If the file no longer exists, or if this process may not read and write it.
     pub fn open(path: &Path) -> io::Result<Mapping> {
         let file = File::options().read(true).write(true).open(path)?;
         let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
@@ -146,22 +148,23 @@ impl Mapping {
         Ok(Mapping { start, bytes, pages, file: Some(file) })
     }
 
-    /// First byte.
+    /// Returns a pointer to the first byte of the mapping.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Size in bytes.
+    /// Returns the size of the mapping in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the kind of pages that were granted.
+    /// Returns the kind of pages that the operating system granted.
     pub fn pages(&self) -> Pages {
         self.pages
     }
 
-    /// Where another process of this user can open the memory; `None` if it is private.
+    /// Returns the path at which another process of this user can open the memory. Returns `None` if the memory is
+    /// private.
     pub fn path(&self) -> Option<PathBuf> {
         let file = self.file.as_ref()?;
         Some(PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())))
@@ -170,8 +173,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `start` and `bytes` are exactly the values that `mmap` returned to this value,
-        // and no reference into the mapping is left: every view keeps the owner alive.
+        // SAFETY: `start` and `bytes` describe exactly the mapping that `mmap` created for this value. No reference
+        // into the mapping is left, because every view keeps the owner alive.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -182,7 +185,7 @@ fn map_aligned(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     let start = raw.as_ptr() as usize;
     let aligned = start.next_multiple_of(HUGE_BYTES);
     let tail = start + wide - (aligned + bytes);
-    // SAFETY: both ranges lie inside the mapping just made and outside the part that is kept.
+    // SAFETY: both ranges lie inside the new mapping, and outside the part that the function keeps.
     unsafe {
         if aligned > start {
             libc::munmap(raw.as_ptr().cast(), aligned - start);
@@ -200,7 +203,7 @@ fn map_file(file: &File, bytes: usize, flags: libc::c_int) -> io::Result<NonNull
 
 fn map(bytes: usize, flags: libc::c_int, descriptor: libc::c_int) -> io::Result<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a fresh mapping at an address of the kernel's choice; the result is checked.
+    // SAFETY: the call creates a new mapping at an address that the kernel chooses, and the result is checked.
     let raw = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, descriptor, 0) };
     if raw == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -209,7 +212,7 @@ fn map(bytes: usize, flags: libc::c_int, descriptor: libc::c_int) -> io::Result<
 }
 
 fn advise_huge(start: NonNull<u8>, bytes: usize) -> bool {
-    // SAFETY: the range is a mapping of ours; the advice does not change its contents.
+    // SAFETY: the range is a mapping of this process, and the advice does not change the contents of the mapping.
     unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) == 0 }
 }
 
@@ -222,7 +225,7 @@ fn transparent_for_private() -> bool {
     selected("/sys/kernel/mm/transparent_hugepage/enabled").is_some_and(|word| word != "never")
 }
 
-/// The bracketed word of a kernel switch such as `always [madvise] never`.
+/// Returns the word in brackets in the file of a kernel switch, such as `always [madvise] never`.
 fn selected(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let (_, rest) = text.split_once('[')?;

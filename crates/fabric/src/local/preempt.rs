@@ -1,9 +1,10 @@
-//! A hook for tests: a thread that has asked for it is stopped at random points of its rounds.
+//! Lets tests stop threads. The hook stops a thread at random points of its rounds, if the thread has requested it.
 //!
-//! Invariant: without the feature `preempt` a point does nothing. With it, points are between the
-//! verbs of a round, between the lines of a copy, and between a stripe and the words that it
-//! guards. Whether a thread yields or sleeps at a point is a function of its seed and of the number
-//! of points passed. How long the operating system then keeps it away is not.
+//! Invariant: without the feature `preempt`, a stop point does nothing. With the feature, stop points lie between the
+//! verbs of a round and between the lines of a copy. A stop point also lies between the access to a stripe and the
+//! accesses to the words that the stripe guards. Whether a thread yields or sleeps at a stop point depends only on
+//! the thread's seed and on the number of passed stop points. But the operating system decides when a thread that has
+//! stopped runs again.
 
 #[cfg(feature = "preempt")]
 use crate::rng::mix;
@@ -12,13 +13,14 @@ use std::cell::Cell;
 #[cfg(feature = "preempt")]
 use std::time::Duration;
 
-/// How often a thread is stopped. A rate of n stops it at one point in n; a rate of 0, never.
+/// The rates at which a thread is stopped. A rate of n stops the thread at one of n stop points. A rate of 0 never
+/// stops the thread.
 #[cfg(feature = "preempt")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rates {
-    /// The thread gives the processor up.
+    /// The rate at which the thread yields the processor.
     pub yield_one_in: u32,
-    /// The thread sleeps, so that others make many rounds meanwhile.
+    /// The rate at which the thread sleeps, so that other threads execute many rounds during the sleep.
     pub sleep_one_in: u32,
     /// The length of a sleep, in nanoseconds.
     pub sleep_ns: u64,
@@ -27,18 +29,18 @@ pub struct Rates {
 #[cfg(feature = "preempt")]
 std::thread_local! {
     static RATES: Cell<Option<Rates>> = const { Cell::new(None) };
-    /// The seed, moved on by every point.
+    /// The state of the thread's random generator, which every stop point changes.
     static STATE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Makes the calling thread stop at points from now on; `None` ends that.
+/// Makes the calling thread stop at stop points from now on. With `None`, the thread is not stopped any more.
 #[cfg(feature = "preempt")]
 pub fn arm(seed: u64, rates: Option<Rates>) {
     STATE.set(seed);
     RATES.set(rates);
 }
 
-/// Whether copies are to be made line by line.
+/// Whether this thread must copy line by line, with a stop point after each line.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(super) fn is_armed() -> bool {
@@ -48,7 +50,7 @@ pub(super) fn is_armed() -> bool {
     false
 }
 
-/// A point at which a thread may be stopped.
+/// A stop point, at which a thread may be stopped.
 #[inline(always)]
 pub(super) fn point() {
     #[cfg(feature = "preempt")]

@@ -1,6 +1,6 @@
-//! Measuring tools of tests and examples that need unsafe code.
+//! Functions for measurements of tests and examples. These functions need unsafe code.
 //!
-//! Invariant: nothing else in this crate uses this module.
+//! Invariant: no other module of this crate uses this module.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,25 +10,27 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counting: a test declares it `#[global_allocator]`.
+/// An allocator that uses the system's allocator and counts allocations. A test declares this allocator as its
+/// `#[global_allocator]`.
 pub struct CountingAllocator;
 
-/// Allocations and reallocations that this thread has made; 0 without [`CountingAllocator`].
+/// Returns the number of allocations and reallocations of this thread. Without [`CountingAllocator`], the number is
+/// 0.
 pub fn allocations_of_this_thread() -> u64 {
     ALLOCATIONS.get()
 }
 
 fn count() {
-    // A thread that ends may allocate after its counter is gone.
+    // A thread that ends may allocate memory after its counter was destroyed.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting allocates nothing, because
-// the counter is initialised by a constant and needs no destructor.
+// SAFETY: every call is passed unchanged to the system's allocator. Counting allocates no memory, because the counter
+// is initialised by a constant and needs no destructor.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise is the one `System` asks for.
+        // SAFETY: the caller guarantees the conditions that `System` demands.
         unsafe { System.alloc(layout) }
     }
 
@@ -44,7 +46,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// A line for [`wide_load`] and [`wide_store`].
+/// One cache line, for [`wide_load`] and [`wide_store`].
 #[derive(Default)]
 #[repr(C, align(64))]
 pub struct WideLine(pub [AtomicU64; 8]);
@@ -61,15 +63,16 @@ pub fn has_wide() -> bool {
     }
 }
 
-/// One 512-bit load. No vendor promises that it is atomic: for measuring that only.
+/// Executes one 512-bit load. No vendor guarantees that a 512-bit load is atomic, so use this function only to
+/// measure whether it is.
 #[inline]
 pub fn wide_load(line: &WideLine) -> [u64; 8] {
     assert!(has_wide());
     #[cfg(target_arch = "x86_64")]
     {
         let mut out = [0; 8];
-        // SAFETY: the processor has AVX-512F; both pointers are valid for 64 bytes. The assembly
-        // makes the racing access outside the language's memory model.
+        // SAFETY: the processor has AVX-512F, and both pointers are valid for 64 bytes. Other threads may access the
+        // line at the same time, so the access is in assembly, outside the language's memory model.
         unsafe { wide_copy(line.0.as_ptr().cast(), out.as_mut_ptr()) };
         out
     }
@@ -77,12 +80,12 @@ pub fn wide_load(line: &WideLine) -> [u64; 8] {
     unreachable!("{:p}: no wide loads here", line)
 }
 
-/// One 512-bit store; see [`wide_load`].
+/// Executes one 512-bit store: see [`wide_load`].
 #[inline]
 pub fn wide_store(line: &WideLine, value: &[u64; 8]) {
     assert!(has_wide());
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `wide_load`; the line is interior-mutable.
+    // SAFETY: as in `wide_load`. The line consists of atomics, so a store through a shared reference is allowed.
     unsafe {
         wide_copy(value.as_ptr(), line.0.as_ptr().cast_mut().cast());
     }
@@ -93,11 +96,11 @@ pub fn wide_store(line: &WideLine, value: &[u64; 8]) {
 /// Copies 64 bytes with one load and one store.
 ///
 /// # Safety
-/// `from` and `to` are valid for 64 bytes; the processor has AVX-512F.
+/// `from` and `to` must be valid for 64 bytes, and the processor must have AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn wide_copy(from: *const u64, to: *mut u64) {
-    // SAFETY: the caller's promise; the instructions touch nothing else.
+    // SAFETY: the caller guarantees the conditions of this function. The instructions access no other memory.
     unsafe {
         std::arch::asm!(
             "vmovdqu64 zmm0, [{from}]",

@@ -1,12 +1,13 @@
-//! Declared faults, and the proof that no thread is still inside when they are acknowledged.
+//! Faults that are declared while threads run. A fault is acknowledged only when no thread is still inside a round
+//! that began before the fault.
 //!
-//! Invariant: when [`Faults::fence`] or [`Faults::fail_node`] returns, no verb that started before
-//! it is still running, and none that starts later reaches the memory.
+//! Invariant: when [`Faults::fence`] or [`Faults::fail_node`] returns, no verb that started before the call is still
+//! running, and no verb that starts later accesses the memory.
 //!
-//! Each thread announces with two plain stores that it is inside a round, so that the data path has
-//! no extra atomic instruction. The declarer pays instead, with `membarrier(2)`, an asymmetric
-//! fence (Desnoyers et al., "User-Level Implementations of Read-Copy Update", TPDS 2012). Where the
-//! kernel lacks it, threads fall back to a full fence a round.
+//! Each thread announces with two plain stores that it is inside a round, so a round needs no additional atomic
+//! instruction. The thread that declares a fault executes the asymmetric fence `membarrier(2)` instead (Desnoyers et
+//! al., "User-Level Implementations of Read-Copy Update", TPDS 2012). If the kernel does not have `membarrier(2)`,
+//! threads execute a full fence in each round.
 
 use super::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Site, fence, fence_of, order, yield_now,
@@ -15,7 +16,8 @@ use crate::address::{NodeId, NodeSlot};
 use std::sync::Arc;
 use std::sync::atomic::compiler_fence;
 
-/// Whether a thread is inside a round: odd inside, even outside.
+/// A number that says whether a thread is inside a round. This number is odd while the thread is inside a round, and
+/// even while it is outside.
 #[derive(Default)]
 pub struct ThreadGate {
     turns: crossbeam_utils::CachePadded<AtomicU64>,
@@ -24,10 +26,12 @@ pub struct ThreadGate {
 }
 
 impl ThreadGate {
-    /// Enters; leaves when the guard is dropped. Only the owning thread calls this.
+    /// Makes the thread enter its gate. The thread leaves the gate when the guard is dropped. Only the thread that
+    /// owns the gate may call this function.
     ///
     /// # Panics
-    /// If it is inside already: it would show as outside, and memory could go under it. Our bug.
+    /// If the thread is already inside (a bug of Tarn). A second entry would make the gate look as if the thread was
+    /// outside, so its memory could be unmapped during its round.
     #[inline]
     pub fn enter(&self) -> Inside<'_> {
         let turns = self.turns.load(Ordering::Relaxed);
@@ -42,7 +46,7 @@ impl ThreadGate {
     }
 }
 
-/// The thread is inside a round while this lives.
+/// The guard of a gate. The thread is inside a round until the guard is dropped.
 pub struct Inside<'a> {
     gate: &'a ThreadGate,
     turns: u64,
@@ -55,12 +59,12 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Lives of compute nodes, for ever: one bit for each life. So memory is bounded by the number of
-/// possible lives, and a lookup does not take longer the more there are.
+/// A set of incarnations of compute nodes, with one bit for each incarnation. Incarnations are never removed from the
+/// set. The number of possible incarnations limits the memory, and the time of a lookup does not grow with the set.
 #[derive(Default)]
 struct Lives {
-    /// By slot, then 64 incarnations a word; as long as the largest incarnation that was added
-    /// needs.
+    /// For each slot, words of 64 bits, with one bit per incarnation. The list of a slot is as long as its largest
+    /// added incarnation needs.
     words: Vec<Vec<u64>>,
 }
 
@@ -76,7 +80,7 @@ impl Lives {
         word.is_some_and(|word| word & bit != 0)
     }
 
-    /// Adds a life; returns whether it is new.
+    /// Adds an incarnation of a node. Returns whether the incarnation is new in the set.
     fn insert(&mut self, node: NodeId) -> bool {
         let (slot, word, bit) = Lives::place(node);
         if self.words.len() <= slot {
@@ -102,7 +106,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// No faults among `nodes` memory nodes.
+    /// Creates a state in which none of `nodes` memory nodes has a fault.
     pub fn new(nodes: usize) -> Faults {
         Faults {
             epoch: AtomicU32::new(0),
@@ -113,7 +117,7 @@ impl Faults {
         }
     }
 
-    /// Changes with every declared fault.
+    /// Returns a number that changes with every declared fault.
     #[inline]
     pub fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Acquire)
@@ -129,7 +133,7 @@ impl Faults {
         self.fenced.lock().expect("no panic under this lock").contains(node)
     }
 
-    /// A new thread's gate.
+    /// Creates and registers the gate of a new thread.
     pub fn register(&self, node: NodeId) -> Arc<ThreadGate> {
         let gate = Arc::new(ThreadGate {
             turns: Default::default(),
@@ -142,14 +146,14 @@ impl Faults {
         gate
     }
 
-    /// Declares a memory node dead, and waits until no round is inside it.
+    /// Declares a memory node dead, and waits until no round is accessing it.
     pub fn fail_node(&self, slot: NodeSlot) {
         self.down[usize::from(slot.0)].store(true, Ordering::SeqCst);
         self.epoch.fetch_add(1, Ordering::SeqCst);
         self.drain(|_| true);
     }
 
-    /// Revokes a compute node's access, and waits until its rounds have drained.
+    /// Revokes a compute node's access, and waits until all rounds of that node have ended.
     pub fn fence(&self, node: NodeId) {
         let mut fenced = self.fenced.lock().expect("no panic under this lock");
         if fenced.insert(node) {
@@ -187,9 +191,9 @@ fn barrier_register() -> bool {
 
 fn membarrier(command: libc::c_int) -> bool {
     if cfg!(loom) {
-        return false; // a model has no kernel: gates fence for themselves
+        return false; // a model has no kernel, so each gate executes its own fence
     }
-    // SAFETY: the call takes three integers and touches no memory of ours.
+    // SAFETY: the call takes three integers and accesses no memory of this process.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
@@ -198,7 +202,8 @@ mod tests {
     use super::*;
     use crate::address::Incarnation;
 
-    /// Adds every life of one slot and the last life of the last slot, twice: each takes one bit.
+    /// Adds every incarnation of one slot, and the last incarnation of the last slot, twice. The test checks that
+    /// each incarnation takes only one bit.
     #[test]
     fn the_list_of_lives_has_at_most_one_entry_a_possible_life() {
         let life = |slot, incarnation| NodeId {

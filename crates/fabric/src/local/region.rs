@@ -1,18 +1,18 @@
 //! A replica group's bytes at one node, and line-atomic access to them by many threads.
 //!
-//! Invariant: a READ never sees half of a WRITE within one aligned 64-byte line. Each granule of
-//! four lines belongs to a *stripe*, a sequence number. A WRITE of more than one word makes it odd
-//! while it copies, and even when it is done. A READ of more than one word copies, and starts over
-//! if the stripe was odd or changed. (This is a sequence lock: Lameter, "Effective synchronization
-//! on Linux/NUMA systems", Gelato 2005; orderings as in Boehm, "Can seqlocks get along with
-//! programming language memory models?", MSPC 2012.)
+//! Invariant: a READ never sees half of a WRITE within one aligned 64-byte line. Each granule of four lines belongs
+//! to a *stripe*, a sequence number. A WRITE of more than one word makes the stripe odd before it copies, and even
+//! after it has copied. A READ of more than one word copies the words. If the stripe was odd or has changed, the READ
+//! copies again. (A stripe is a sequence lock: Lameter, "Effective synchronization on Linux/NUMA systems", Gelato
+//! 2005; the memory orderings follow Boehm, "Can seqlocks get along with programming language memory models?", MSPC
+//! 2012.)
 //!
-//! Verbs of one aligned word go to the hardware directly, and a READ of several words does not
-//! notice them. It takes the words of a line in ascending order. docs/design/0002-line-atomicity.md
-//! says why this mechanism was chosen.
+//! A verb of one aligned word is a single access of the hardware and does not use the stripe. So a READ of several
+//! words does not detect such verbs. A READ takes the words of a line in ascending order. The reasons for this
+//! mechanism are in docs/design/0002-line-atomicity.md.
 //!
-//! Every access is through atomics of one size, so that races are defined behaviour. A WRITE of a
-//! part of a word merges it into the word with a compare-and-swap.
+//! Every access uses atomics of one size, so that races are defined behaviour. A WRITE of a part of a word merges the
+//! new bytes into the word with a compare-and-swap.
 
 use super::ahead::prefetch_line;
 use super::copy::copy_out;
@@ -20,27 +20,29 @@ use super::preempt::point;
 use super::sync::{self, AtomicU32, AtomicU64, Ordering, Site, fence_of, order, yield_now};
 use std::marker::PhantomData;
 
-/// How READ and WRITE are kept atomic within a line.
+/// The method that keeps READs and WRITEs atomic within a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LineAtomicity {
-    /// A striped sequence lock with 2^bits stripes a node.
+    /// A striped sequence lock with 2^bits stripes per node.
     Striped {
-        /// Base-2 logarithm of the number of stripes.
+        /// The base-2 logarithm of the number of stripes.
         bits: u32,
     },
-    /// Plain copies. **Breaks the contract**; here so that tests prove that they would notice.
+    /// Plain copies without stripes. **Breaks the contract**: the variant exists so that tests can prove that they
+    /// detect torn lines.
     PlantedTorn,
 }
 
-/// Adjacent bytes that share a stripe. They are more than a line because records lie beside their
-/// bucket: one stripe serves a READ of a whole bin, and the stripes stay in the near caches.
+/// The number of adjacent bytes that share a stripe. A granule is larger than a line because a READ often covers
+/// several adjacent lines. So one stripe serves a READ of a whole bin, and the stripes stay in the processor's
+/// nearest caches.
 pub(super) const GRANULE_BYTES: u64 = 256;
 
-/// Gave up waiting for a stripe: its writer died in mid-line.
+/// The error for a stripe that stayed odd, because its writer died while it wrote a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StuckStripe;
 
-/// One group's bytes at one node: a view into a mapping that lives for `'a`.
+/// The bytes of one group at one node, as a view into a mapping that exists for `'a`.
 #[derive(Clone, Copy)]
 pub struct Region<'a> {
     words: *const AtomicU64,
@@ -48,20 +50,20 @@ pub struct Region<'a> {
     stripes: *const AtomicU32,
     stripe_mask: u64,
     first_granule: u64,
-    /// 1 if stripes keep lines whole, else 0. It is a word because views are copied on the hot
-    /// path. A byte with padding behind it is copied by moves that overlap, which the processor
-    /// does not forward to later loads.
+    /// The value of `checked` is 1 if stripes keep lines atomic, and otherwise 0. `checked` is a whole word because
+    /// views are copied in every round. If the field were a byte with padding behind it, the copy would use
+    /// overlapping stores, which the processor cannot forward to later loads.
     checked: u64,
     memory: PhantomData<&'a AtomicU64>,
 }
 
 impl<'a> Region<'a> {
-    /// A view of `bytes` from `words` on, whose lines use `stripes`.
+    /// Creates a view of `bytes` bytes from `words` on, whose lines use `stripes`.
     ///
     /// # Safety
-    /// `words` is 64-byte aligned and valid for `bytes`, a multiple of 64. `stripes` is valid for
-    /// `stripe_mask + 1` numbers, which is a power of two. Both are valid for as long as any copy
-    /// of the view is used, and all other access to either goes through atomics.
+    /// `words` must be 64-byte aligned and valid for `bytes` bytes, and `bytes` must be a multiple of 64. `stripes`
+    /// must be valid for `stripe_mask + 1` numbers, which must be a power of two. Both pointers must stay valid for
+    /// as long as any copy of the view is used. All other accesses to both memories must be atomic.
     pub unsafe fn new(
         words: *const AtomicU64,
         bytes: u64,
@@ -74,15 +76,15 @@ impl<'a> Region<'a> {
         Region { words, bytes, stripes, stripe_mask, first_granule, checked, memory }
     }
 
-    /// The same view, without the compiler's watch.
+    /// Returns the same view with the lifetime `'static`, which the compiler does not check.
     ///
     /// # Safety
-    /// The caller keeps the mapping alive while it uses the view.
+    /// The caller must keep the mapping alive for as long as it uses the view.
     pub unsafe fn unbound(self) -> Region<'static> {
         Region { memory: PhantomData, ..self }
     }
 
-    /// A region of no bytes, as a dead node shows it.
+    /// Creates a region of no bytes, which replaces the regions of a dead node.
     pub fn empty() -> Region<'a> {
         let none = std::ptr::null();
         Region {
@@ -96,42 +98,43 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Size in bytes.
+    /// The size of the region in bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether `len` bytes from `offset` on lie inside.
+    /// Whether `len` bytes from `offset` on lie inside the region.
     #[inline]
     pub fn contains(&self, offset: u64, len: u64) -> bool {
         offset.checked_add(len).is_some_and(|end| end <= self.bytes)
     }
 
-    /// The aligned word at `offset`.
+    /// Returns the aligned word at `offset`.
     ///
     /// # Panics
-    /// Outside the region.
+    /// If the word lies outside the region.
     #[inline]
     pub fn word(&self, offset: u64) -> &AtomicU64 {
         self.check(offset, 8);
         self.word_inside(offset)
     }
 
-    /// Every public access starts here; most callers have just compared the same numbers, so that
-    /// the compiler can drop it.
+    /// Checks that an access lies inside the region. Every public access calls this function first. Most callers have
+    /// already compared the same numbers, so the compiler can remove this check.
     #[inline]
     fn check(&self, offset: u64, len: u64) {
         assert!(self.contains(offset, len), "an access outside the region");
     }
 
-    /// Whether stripes keep lines whole.
+    /// Whether stripes keep lines atomic.
     #[inline(always)]
     pub(super) fn is_checked(&self) -> bool {
         self.checked != 0
     }
 
-    /// The words from `offset` on; to be used only if they are inside the region.
+    /// Returns a pointer to the words from `offset` on. A caller may use the pointer only for words inside the
+    /// region.
     #[inline(always)]
     pub(super) fn words_at(&self, offset: u64) -> *const AtomicU64 {
         sync::word_at(self.words, offset)
@@ -140,33 +143,33 @@ impl<'a> Region<'a> {
     #[inline]
     fn word_inside(&self, offset: u64) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && self.contains(offset, 8));
-        // SAFETY: public functions check bounds before they come here, and regions consist of
-        // whole words; the memory is valid by the contract of `new`.
+        // SAFETY: public functions check bounds before they call this function, and regions consist of whole words.
+        // The memory is valid by the contract of `new`.
         unsafe { &*self.words.add((offset / 8) as usize) }
     }
 
     #[inline(always)]
     pub(super) fn stripe(&self, offset: u64) -> &AtomicU32 {
         let index = (self.first_granule + offset / GRANULE_BYTES) & self.stripe_mask;
-        // SAFETY: the index is masked to the number of stripes, valid by the contract of `new`.
+        // SAFETY: the mask keeps the index below the number of stripes, which are valid by the contract of `new`.
         unsafe { &*self.stripes.add(index as usize) }
     }
 
-    /// Asks the processor to fetch the line at `offset`.
+    /// Prefetches the line at `offset`.
     #[inline(always)]
     pub fn prefetch_line(&self, offset: u64, to_write: bool) {
         prefetch_line(self.words.cast::<u8>().wrapping_add(offset as usize), to_write);
     }
 
-    /// Asks the processor to fetch the stripe of the line at `offset`.
+    /// Prefetches the stripe of the line at `offset`.
     #[inline(always)]
     pub fn prefetch_stripe(&self, offset: u64, to_write: bool) {
         let index = (self.first_granule + offset / GRANULE_BYTES) & self.stripe_mask;
         prefetch_line(self.stripes.wrapping_add(index as usize).cast(), to_write);
     }
 
-    /// Returns the addresses of the line at `offset` and of the stripe that guards it, for the
-    /// processor to fetch.
+    /// Returns the addresses of the line at `offset` and of the stripe that guards it, so that the caller can
+    /// prefetch both.
     #[inline(always)]
     pub(super) fn places(&self, offset: u64) -> (*const u8, *const u8) {
         let index = (self.first_granule + offset / GRANULE_BYTES) & self.stripe_mask;
@@ -174,10 +177,10 @@ impl<'a> Region<'a> {
         (line, self.stripes.wrapping_add(index as usize).cast())
     }
 
-    /// READ of whole aligned words into `out`.
+    /// Executes a READ of whole aligned words into `out`.
     ///
     /// # Errors
-    /// `StuckStripe`.
+    /// `StuckStripe` if a stripe stayed odd, because its writer died.
     #[inline(always)]
     pub fn read_words(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         debug_assert!(offset.is_multiple_of(8));
@@ -206,7 +209,7 @@ impl<'a> Region<'a> {
     #[inline(always)]
     fn read_in_granule(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         if let [word] = out {
-            // Acquire: a READ comes before the next READ of its batch.
+            // The load has acquire order, because a READ comes before the next READ of its batch.
             *word = self.word_inside(offset).load(Ordering::Acquire);
             return Ok(());
         }
@@ -218,7 +221,8 @@ impl<'a> Region<'a> {
         let before = stripe.load(order(Site::StripeRead, Ordering::Acquire));
         point();
         if let [first, second] = out {
-            // LOCK and VERSION, as a rule. In ascending order, as everywhere: see `crate::round`.
+            // A READ of two words is usually a READ of LOCK and VERSION. The words are read in ascending order, as in
+            // every READ: see `crate::round`.
             *first = self.word_inside(offset).load(Ordering::Acquire);
             *second = self.word_inside(offset + 8).load(Ordering::Acquire);
         } else {
@@ -231,7 +235,7 @@ impl<'a> Region<'a> {
         self.read_again(offset, out)
     }
 
-    /// Reads again when a WRITE was in the way.
+    /// Reads again after a WRITE changed the words during the first READ.
     #[cold]
     fn read_again(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         let stripe = self.stripe(offset);
@@ -249,11 +253,12 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Copies words that others may be writing; the caller finds out whether they were.
+    /// Copies words that other threads may be writing. The caller must check whether another thread wrote them.
     #[inline(always)]
     fn copy_out(&self, offset: u64, out: &mut [u64]) {
         debug_assert!(self.contains(offset, out.len() as u64 * 8));
-        // SAFETY: public functions check bounds before they come here; `out` has the same length.
+        // SAFETY: public functions check bounds before they call this function. `out` has the length of the copied
+        // range.
         unsafe { copy_out(self.words_at(offset), out.as_mut_ptr(), out.len() * 8) };
     }
 
@@ -266,10 +271,10 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// READ of any byte range.
+    /// Executes a READ of any byte range.
     ///
     /// # Errors
-    /// `StuckStripe`.
+    /// `StuckStripe` if a stripe stayed odd, because its writer died.
     pub fn read_bytes(&self, offset: u64, out: &mut [u8]) -> Result<(), StuckStripe> {
         self.check(offset, out.len() as u64);
         let mut done = 0;
@@ -289,10 +294,10 @@ impl<'a> Region<'a> {
         Ok(())
     }
 
-    /// WRITE of whole aligned words; `guarded` keeps it atomic within each line.
+    /// Executes a WRITE of whole aligned words. If `guarded` is true, the WRITE is atomic within each line.
     ///
     /// # Errors
-    /// `StuckStripe`.
+    /// `StuckStripe` if a stripe stayed odd, because its writer died.
     #[inline(always)]
     pub fn write_words(
         &self,
@@ -330,9 +335,8 @@ impl<'a> Region<'a> {
         debug_assert!(self.contains(offset, words.len() as u64 * 8));
         let mut to = self.words_at(offset);
         for &word in words {
-            // SAFETY: the word is inside the region: public functions check bounds before they come
-            // here. Release: a WRITE comes before the next verb of
-            // its batch.
+            // SAFETY: the word is inside the region, because public functions check bounds before they call this
+            // function. The store has release order, because a WRITE comes before the next verb of its batch.
             unsafe {
                 (*to).store(word, Ordering::Release);
                 to = to.add(1);
@@ -352,7 +356,7 @@ impl<'a> Region<'a> {
         Ok(())
     }
 
-    /// Makes a stripe odd; returns its value before.
+    /// Makes a stripe odd, so that this thread is its writer. Returns the stripe's former value.
     #[inline(always)]
     fn take_stripe(&self, stripe: &AtomicU32) -> Result<u32, StuckStripe> {
         let seen = stripe.load(Ordering::Relaxed);
@@ -382,10 +386,10 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// WRITE of any byte range.
+    /// Executes a WRITE of any byte range.
     ///
     /// # Errors
-    /// `StuckStripe`.
+    /// `StuckStripe` if a stripe stayed odd, because its writer died.
     #[inline]
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StuckStripe> {
         self.check(offset, bytes.len() as u64);
@@ -397,7 +401,7 @@ impl<'a> Region<'a> {
             if let ([word], []) = head.as_chunks::<8>()
                 && at.is_multiple_of(8)
             {
-                // Release: a WRITE comes before the next verb of its batch.
+                // The store has release order, because a WRITE comes before the next verb of its batch.
                 self.word_inside(at).store(u64::from_ne_bytes(*word), Ordering::Release);
             } else if !self.is_checked() {
                 self.copy_in(at, head);
@@ -441,8 +445,9 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Stores `bytes`, a part of one word, at once. It merges because a READ of that word alone
-    /// ignores the stripe, and atomics on the word's other bytes must not be lost.
+    /// Stores `bytes`, which are a part of one word, by a compare-and-swap of the whole word. A plain store is not
+    /// enough, because a READ of this word alone ignores the stripe. A plain store could also undo atomics on the
+    /// word's other bytes.
     fn merge(&self, offset: u64, bytes: &[u8]) {
         let at = (offset % 8) as usize;
         let (mut mask, mut value) = ([0; 8], [0; 8]);
@@ -455,8 +460,8 @@ impl<'a> Region<'a> {
     }
 }
 
-/// Spins, then yields the processor, then gives up: a live writer needs nanoseconds, a preempted
-/// one milliseconds, a killed one for ever.
+/// Waits for a writer: first by spinning, then by yielding the processor, until it returns an error. A running writer
+/// needs nanoseconds, a preempted writer needs milliseconds, and a killed writer never finishes.
 struct Patience {
     turns: u32,
 }
@@ -491,9 +496,9 @@ mod tests {
     fn a_stripe_left_odd_ends_in_an_error_and_words_go_on() {
         let words = WordLines([const { AtomicU64::new(0) }; 64]);
         let stripes = [const { AtomicU32::new(0) }; 2];
-        // SAFETY: both arrays outlive the view, and have the sizes given.
+        // SAFETY: both arrays exist longer than the view, and have the sizes that the call passes.
         let region = unsafe { Region::new(words.0.as_ptr(), 512, stripes.as_ptr(), 1, 0, true) };
-        stripes[1].store(1, Ordering::Relaxed); // its writer is gone
+        stripes[1].store(1, Ordering::Relaxed); // the stripe's writer no longer exists
         assert_eq!(region.write(252, &[7; 4]), Ok(()));
         assert_eq!(region.write(256, &[7; 16]), Err(StuckStripe));
         assert_eq!(region.read_bytes(248, &mut [0; 24]), Err(StuckStripe));

@@ -1,8 +1,8 @@
-//! Executes verbs to one region in a row: most rounds consist of such verbs.
+//! Executes a sequence of verbs to one region. Most rounds consist only of verbs to one region.
 //!
-//! Invariant: each verb has the effect that [`Region`]'s own functions would have, with the same
-//! checks. Unusual cases (another region, a part of a word, a writer in the way, an error) are left
-//! to the caller, which executes them verb by verb. Each condition is one comparison.
+//! Invariant: each verb has the effect that [`Region`]'s own functions would have, with the same checks. The caller
+//! executes the unusual verbs one by one: verbs to another region, to a part of a word, with another writer, or with
+//! an error. Each check for an unusual verb is one comparison.
 
 use super::copy::{copy_in, copy_out};
 use super::preempt::point;
@@ -10,13 +10,13 @@ use super::region::{GRANULE_BYTES, Region};
 use super::sync::{Ordering, Site, fence_of, full_fence, order};
 use crate::round::{Verb, VerbKind};
 
-/// Atomics of x86-64 are full fences themselves.
+/// On x86-64, an atomic is itself a full fence, so no fence is needed after it.
 pub(super) const FENCE_AFTER_ATOMICS: bool = cfg!(not(target_arch = "x86_64"));
 
 impl Region<'_> {
-    /// Executes verbs from the front of `verbs`, of which the first is to this region, in order.
-    /// Returns their number, and whether a WRITE came since the last full fence; `unfenced` says
-    /// whether one had before. The caller executes the next verb.
+    /// Executes the first verbs of `verbs` in order. The very first verb must access this region. Returns the number
+    /// of executed verbs, and whether a WRITE was executed after the last full fence. `unfenced` says whether this
+    /// was already so before the call. The caller must execute the next verb.
     #[inline(always)]
     pub(super) fn run(
         &self,
@@ -25,7 +25,7 @@ impl Region<'_> {
         mut unfenced: bool,
     ) -> (usize, bool) {
         let Some(first) = verbs.first().map(|verb| verb.target) else { return (0, unfenced) };
-        // Without stripes nothing is ordinary.
+        // If the region has no stripes, every verb is an unusual verb.
         let region_bytes = if self.is_checked() { self.bytes() } else { 0 };
         let buffer_bytes = buffer.len() as u64 * 8;
         let mut done = 0;
@@ -40,26 +40,28 @@ impl Region<'_> {
             if !ordinary {
                 break;
             }
-            // Bytes `at..at + len` of the buffer, and `offset..offset + len` of the region, exist.
+            // The checks above show that the bytes `at..at + len` lie in the buffer, and that `offset..offset + len`
+            // lies in the region.
             let local = buffer.as_mut_ptr().wrapping_byte_add(at as usize);
             let in_granule = offset % GRANULE_BYTES + len <= GRANULE_BYTES;
             let settled = if verb.is_plain_read() {
                 if unfenced {
-                    // A processor may load before its earlier stores are seen; the contract's READ
-                    // comes after the WRITE of its batch.
+                    // A processor may execute a load before its earlier stores are visible. By the contract, a READ
+                    // comes after an earlier WRITE of its batch.
                     full_fence();
                     unfenced = false;
                 }
-                // SAFETY: both ranges were just compared; they are whole words.
+                // SAFETY: the checks above show that both ranges are valid, and they consist of whole words.
                 unsafe { self.read_here(offset, local, len as usize, in_granule) }
             } else if verb.is(VerbKind::Write) {
                 unfenced = true;
                 let guarded = len > 8 && !verb.has(Verb::PRIVATE);
-                // SAFETY: as above.
+                // SAFETY: as above, both ranges are valid and consist of whole words.
                 unsafe { self.write_here(offset, local, len as usize, (guarded, in_granule)) }
             } else if verb.is(VerbKind::CompareAndSwap) {
                 let (order, word) = ((Ordering::SeqCst, Ordering::SeqCst), self.words_at(offset));
-                // SAFETY: an aligned word of the region: atomics are 8 bytes long.
+                // SAFETY: the checks above show that the word is an aligned word of the region, because an atomic has
+                // 8 bytes.
                 let swapped = unsafe {
                     (*word).compare_exchange(verb.expected, verb.value, order.0, order.1)
                 };
@@ -77,11 +79,11 @@ impl Region<'_> {
         (done, unfenced)
     }
 
-    /// READ of `len` bytes; returns whether no writer was in the way.
+    /// Executes a READ of `len` bytes. Returns whether no writer changed the bytes during the READ.
     ///
     /// # Safety
-    /// `offset..offset + len` lies inside the region, `to` is valid for `len` bytes; both are whole
-    /// words.
+    /// `offset..offset + len` must lie inside the region, and `to` must be valid for `len` bytes. Both ranges must
+    /// consist of whole words.
     #[inline(always)]
     pub(super) unsafe fn read_here(
         &self,
@@ -91,45 +93,45 @@ impl Region<'_> {
         in_granule: bool,
     ) -> bool {
         if !in_granule {
-            // SAFETY: this function's contract.
+            // SAFETY: the caller guarantees the conditions under `Safety` of this function.
             return unsafe { self.read_across(offset, to, len) };
         }
         let stripe = self.stripe(offset);
         let before = stripe.load(order(Site::StripeRead, Ordering::Acquire));
         point();
-        // SAFETY: this function's contract.
+        // SAFETY: the caller guarantees the conditions under `Safety` of this function.
         unsafe { copy_out(self.words_at(offset), to, len) };
         fence_of(Site::StripeReadAgain, Ordering::Acquire);
         before & 1 == 0 && stripe.load(Ordering::Relaxed) == before
     }
 
-    /// Like [`Region::read_here`], beyond the end of a granule.
+    /// Does the same as [`Region::read_here`], for a range that crosses the end of a granule.
     ///
     /// # Safety
-    /// The same as for [`Region::read_here`]; `len` is not 0.
+    /// The same conditions as for [`Region::read_here`]. Also, `len` must not be 0.
     #[inline(never)]
     unsafe fn read_across(self, offset: u64, to: *mut u64, len: usize) -> bool {
         let (first, last) = (self.stripe(offset), self.stripe(offset + len as u64 - 8));
         if offset % GRANULE_BYTES + len as u64 > 2 * GRANULE_BYTES {
-            // SAFETY: this function's contract.
+            // SAFETY: the caller guarantees the conditions under `Safety` of this function.
             let out = unsafe { std::slice::from_raw_parts_mut(to, len / 8) };
             return self.read_granules(offset, out).is_ok();
         }
         let acquire = order(Site::StripeRead, Ordering::Acquire);
         let before = (first.load(acquire), last.load(acquire));
         point();
-        // SAFETY: this function's contract.
+        // SAFETY: the caller guarantees the conditions under `Safety` of this function.
         unsafe { copy_out(self.words_at(offset), to, len) };
         fence_of(Site::StripeReadAgain, Ordering::Acquire);
         let after = (first.load(Ordering::Relaxed), last.load(Ordering::Relaxed));
         (before.0 | before.1) & 1 == 0 && before == after
     }
 
-    /// WRITE of `len` bytes; returns whether no other writer was in the way. Otherwise nothing is
-    /// written.
+    /// Executes a WRITE of `len` bytes. Returns whether no other writer held the stripe. If another writer held the
+    /// stripe, the function writes nothing.
     ///
     /// # Safety
-    /// The same as for [`Region::read_here`].
+    /// The same conditions as for [`Region::read_here`].
     #[inline(always)]
     pub(super) unsafe fn write_here(
         &self,
@@ -140,7 +142,7 @@ impl Region<'_> {
     ) -> bool {
         let to = self.words_at(offset);
         if !guarded {
-            // SAFETY: this function's contract.
+            // SAFETY: the caller guarantees the conditions under `Safety` of this function.
             unsafe { copy_in(from, to, len) };
             return true;
         }
@@ -155,7 +157,7 @@ impl Region<'_> {
         }
         fence_of(Site::StripeTaken, Ordering::Release);
         point();
-        // SAFETY: this function's contract.
+        // SAFETY: the caller guarantees the conditions under `Safety` of this function.
         unsafe { copy_in(from, to, len) };
         stripe.store(even.wrapping_add(2), order(Site::StripeReleased, Ordering::Release));
         true

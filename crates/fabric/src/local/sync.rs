@@ -1,14 +1,15 @@
-//! Atomics, fences, locks and turns of the local backend, so that its own synchronisation can be modelled.
+//! The atomics, fences, locks and yields that the local backend uses, in a form that allows a model of the backend's
+//! synchronisation.
 //!
-//! Invariant: in an ordinary build this is the standard library and nothing else. Built with
-//! `--cfg loom` the same code runs on loom's types, which try every interleaving and every value that a
-//! weaker machine may show (Norris and Demsky, "CDSChecker", OOPSLA 2013, whose method loom uses).
-//! Each ordering or fence between one thread's accesses and another's is named by a [`Site`], so
-//! that a model can take it away and prove that it would have noticed.
+//! Invariant: in an ordinary build, these types and functions are those of the standard library. If the crate is
+//! built with `--cfg loom`, the same code runs on loom's types. Loom tries every interleaving, and every value that a
+//! machine with a weaker memory order may return (Norris and Demsky, "CDSChecker", OOPSLA 2013, whose method loom
+//! uses). A [`Site`] names each ordering or fence between the accesses of two threads. So a model can remove one
+//! ordering and prove that the model then fails.
 //!
-//! Two things are not in loom: `membarrier(2)` (gates then fence for themselves, as on kernels
-//! without it), and copies by vector instructions (a copy is words without any order: weaker than
-//! the real one).
+//! Loom does not model two parts. Loom has no `membarrier(2)`, so each gate executes its own fence, as on kernels
+//! without this call. Loom also has no vector instructions, so a copy accesses words without any order, which is
+//! weaker than the real copy.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -23,34 +24,33 @@ pub(super) use std::sync::{Mutex, MutexGuard};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is explained where it is used")]
 pub enum Site {
-    /// A reader sees the words of a WRITE whose even stripe it has seen.
+    /// If a reader has seen the even stripe of a WRITE, it sees the words of this WRITE.
     StripeRead,
-    /// A reader looks at the stripe again after the words, not before.
+    /// A reader reads the stripe again only after it has read the words.
     StripeReadAgain,
-    /// A writer's words come after the odd stripe.
+    /// A writer writes its words after it has made the stripe odd.
     StripeTaken,
-    /// A writer's words come before the even stripe.
+    /// A writer writes its words before it makes the stripe even.
     StripeReleased,
-    /// A thread looks for faults after it has said that it is inside.
+    /// A thread checks for faults after it has announced that it is inside a round.
     GateEntered,
-    /// A thread's actions inside come before it has left.
+    /// A thread's actions inside a round come before the announcement that it has left.
     GateLeft,
-    /// A datagram's bytes come before its announcement.
+    /// A sender writes a datagram's bytes before it publishes `tail`.
     TailPublished,
-    /// A datagram's bytes are read after its announcement.
+    /// A receiver reads a datagram's bytes after it has read the new `tail`.
     TailSeen,
-    /// A datagram's bytes are read before its room is given back.
+    /// A receiver reads a datagram's bytes before it publishes `head`, which releases the datagram's room.
     HeadPublished,
-    /// Room is written to after it was given back.
+    /// A sender writes into released room only after it has read the new `head`.
     HeadSeen,
-    /// A reader that sees that a writer is about to write sees the locks that the writer took
-    /// before.
+    /// If a reader sees a writer's announcement, it also sees the locks that the writer took before.
     StillnessEnded,
-    /// A writer's writes come after its announcement.
+    /// A writer writes only after its announcement.
     StillnessEndedBefore,
-    /// A reader looks at locks after it has read the write epoch.
+    /// A reader reads locks after it has read the write epoch.
     StillnessSeen,
-    /// A reader reads the write epoch again after it has looked at everything else.
+    /// A reader reads the write epoch again after all its other reads.
     StillnessSeenAgain,
 }
 
@@ -59,13 +59,13 @@ std::thread_local! {
     static PLANTED: std::cell::Cell<Option<Site>> = const { std::cell::Cell::new(None) };
 }
 
-/// A planted bug: from now on this site orders nothing, in models that this thread runs.
+/// Plants a bug: in models that this thread runs from now on, this site has no ordering.
 #[cfg(loom)]
 pub fn plant(site: Option<Site>) {
     PLANTED.set(site);
 }
 
-/// The ordering of a site.
+/// Returns the memory ordering of a site.
 #[inline(always)]
 pub(super) fn order(_site: Site, right: Ordering) -> Ordering {
     #[cfg(loom)]
@@ -75,7 +75,7 @@ pub(super) fn order(_site: Site, right: Ordering) -> Ordering {
     right
 }
 
-/// The fence of a site.
+/// Executes the fence of a site.
 #[inline(always)]
 pub(super) fn fence_of(_site: Site, right: Ordering) {
     #[cfg(loom)]
@@ -85,7 +85,7 @@ pub(super) fn fence_of(_site: Site, right: Ordering) {
     fence(right);
 }
 
-/// A fence.
+/// Executes a fence with this ordering.
 #[inline(always)]
 pub(super) fn fence(order: Ordering) {
     #[cfg(not(loom))]
@@ -94,16 +94,16 @@ pub(super) fn fence(order: Ordering) {
     loom::sync::atomic::fence(order);
 }
 
-/// A full fence for ordinary memory: no access before it is seen after it. On x86-64 a locked
-/// instruction is such a fence. It costs a fraction of `mfence`, which also waits for kinds of
-/// memory that are not used here.
+/// Executes a full fence for ordinary memory: all accesses before the fence take effect before all accesses after it.
+/// On x86-64, a locked instruction is a full fence. A locked instruction costs a fraction of `mfence`, which also
+/// waits for kinds of memory that Tarn does not use.
 #[inline(always)]
 pub(super) fn full_fence() {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
     {
         let mut word = 0u32;
-        // SAFETY: the word is this function's own; to the compiler the assembly may touch any memory, so that nothing is moved
-        // across it.
+        // SAFETY: only this function uses the word. The compiler must assume that the assembly accesses any memory,
+        // so it moves no access across the assembly.
         unsafe {
             std::arch::asm!("lock or dword ptr [{word}], 0", word = in(reg) &raw mut word, options(nostack));
         }
@@ -112,14 +112,14 @@ pub(super) fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Keeps all later instructions behind the readings of the clock before it.
+/// Makes all later instructions wait until the earlier readings of the clock are complete.
 #[inline(always)]
 pub(super) fn clock_fence() {
-    // The counter of time is no memory, so a fence of memory does not hold it: `lfence` waits for
-    // all instructions.
+    // The time-stamp counter is not memory, so a memory fence does not order its readings. `lfence` waits for all
+    // earlier instructions.
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-    // SAFETY: every x86-64 processor has the instruction, and it changes nothing. To the compiler
-    // it may touch any memory, so that nothing is moved across it.
+    // SAFETY: every x86-64 processor has this instruction, and it changes no data. The compiler must assume that it
+    // accesses any memory, so it moves no access across the instruction.
     unsafe {
         std::arch::asm!("lfence", options(nostack, preserves_flags));
     }
@@ -135,7 +135,8 @@ pub(super) fn yield_now() {
     loom::thread::yield_now();
 }
 
-/// The word at `offset_bytes`, a multiple of 8. A modelled word is larger than a real one.
+/// Returns a pointer to the word at `offset_bytes`, which is a multiple of 8. A word in a model takes more bytes than
+/// a real word.
 #[inline(always)]
 pub(super) fn word_at(words: *const AtomicU64, offset_bytes: u64) -> *const AtomicU64 {
     #[cfg(not(loom))]
@@ -145,14 +146,14 @@ pub(super) fn word_at(words: *const AtomicU64, offset_bytes: u64) -> *const Atom
     word
 }
 
-/// The accesses to the words of a ring of plain memory: watched in a model, nothing otherwise.
+/// Watches the accesses to the words of a ring of plain memory in a model. In an ordinary build, it does nothing.
 pub(super) struct Watch {
     #[cfg(loom)]
     words: Vec<loom::cell::UnsafeCell<()>>,
 }
 
 impl Watch {
-    /// A watch over this many words.
+    /// Creates a watch over this number of words.
     pub(super) fn new(_words: u64) -> Watch {
         Watch {
             #[cfg(loom)]
@@ -160,7 +161,7 @@ impl Watch {
         }
     }
 
-    /// The words at these positions are about to be written.
+    /// Notes that the caller will now write the words at these positions.
     #[inline(always)]
     pub(super) fn writes(&self, _positions: std::ops::Range<u64>) {
         #[cfg(loom)]
@@ -169,7 +170,7 @@ impl Watch {
         }
     }
 
-    /// The words at these positions are about to be read.
+    /// Notes that the caller will now read the words at these positions.
     #[inline(always)]
     pub(super) fn reads(&self, _positions: std::ops::Range<u64>) {
         #[cfg(loom)]

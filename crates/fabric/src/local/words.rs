@@ -1,8 +1,8 @@
-//! Words of one process that its threads share, and hints for the processor that go with them.
+//! Words of memory that the threads of one process share, and prefetches of these words.
 //!
-//! Invariant: the words are zero at first, and begin with a line. Many words lie in huge pages
-//! where these are granted. Otherwise accesses to scattered words would miss the page's translation
-//! as often as the line.
+//! Invariant: the words are zero at first, and the first word is at the beginning of a line. If there are many words,
+//! they lie in huge pages if the operating system grants such pages. With plain pages, an access to a random word
+//! would miss in the TLB as often as in the cache.
 
 use super::ahead::prefetch_line;
 use super::pages::{Backing, HUGE_BYTES, Mapping};
@@ -11,39 +11,39 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// A line of words.
+/// One cache line of words.
 #[repr(C, align(64))]
 #[derive(Default)]
 struct Line([AtomicU64; LINE_BYTES / 8]);
 
 const _: () = assert!(size_of::<Line>() == LINE_BYTES);
 
-/// The memory's owner.
+/// The owner of the memory of the words.
 enum Kept {
     Mapped {
         _mapping: Mapping,
     },
-    /// A vector: its memory stays where it is when it is moved, also for pointers taken before.
+    /// The memory of a vector. When the vector is moved, its memory stays in place, so earlier pointers stay valid.
     Lines {
         _lines: Vec<Line>,
     },
 }
 
-/// Words that the threads of a process share; see the module's documentation.
+/// Words of memory that the threads of a process share. See the module's documentation.
 pub struct Words {
     start: NonNull<AtomicU64>,
     count: usize,
     _kept: Kept,
 }
 
-// SAFETY: the memory is this value's own and is reached through atomics alone.
+// SAFETY: this value owns the memory, and all accesses to it are atomic.
 unsafe impl Send for Words {}
-// SAFETY: as above.
+// SAFETY: the value owns the memory, and threads that share the value access the memory only by atomics.
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// Makes `count` words, all zero. The pages of a large number are touched only when they are
-    /// used.
+    /// Creates `count` words, which are all zero. If `count` is large, a page is allocated only when its first word
+    /// is used.
     pub fn zeroed(count: usize) -> Words {
         let bytes = count * size_of::<AtomicU64>();
         if bytes >= HUGE_BYTES
@@ -63,13 +63,13 @@ impl Deref for Words {
 
     #[inline(always)]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: `start` is the beginning of `count` words or more, which `_kept` keeps where they are for as
-        // long as this value lives; a mapping is zeroed memory, and zeros are words.
+        // SAFETY: `start` points to at least `count` words. `_kept` keeps these words in place for as long as this
+        // value exists. A mapping contains zeros, and zeros are valid words.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
 
-/// Asks the processor to fetch the line of a word that will be written: a hint, without an effect.
+/// Prefetches the line of a word that will be written. The prefetch is only a hint and changes no data.
 #[inline(always)]
 pub fn fetch_to_write(word: &AtomicU64) {
     prefetch_line(std::ptr::from_ref(word).cast(), true);

@@ -1,12 +1,12 @@
-//! The calling half: calls under way, their slots, and the clock that sends them again.
+//! The client part of the RPC layer: unfinished calls, their slots, and the timer that sends calls again.
 //!
-//! Invariant: a session has as many slots as credits, and a slot carries one call at a time. So no
-//! more requests than credits are ever in flight, and the server records no more replies than that.
-//! A call keeps its number for life, and only a reply with that number ends it. The client drives
-//! everything: the server never starts a timer (eRPC, NSDI 2019, §5).
+//! Invariant: a session has the same number of slots and credits, and each slot has at most one call at a time. So
+//! the number of requests in flight is never greater than the number of credits. The server also records at most this
+//! number of replies. A call never changes its number, and only a reply with that number ends the call. Only the
+//! client sends again and measures time, and the server never starts a timer (eRPC, NSDI 2019, §5).
 //!
-//! Time-outs: a call is sent again after `retransmit_after`, a time that doubles with every attempt
-//! up to `backoff_doublings` times. Progress (an acknowledged or received fragment) starts over.
+//! Time-outs: the client sends a call again after `retransmit_after`. The time-out doubles with every attempt, up to
+//! `backoff_doublings` times. When a fragment is acknowledged or received, the time is `retransmit_after` again.
 
 use super::reassembly::{Reassembly, recycle};
 use super::session::Peer;
@@ -17,21 +17,21 @@ use crate::error::FabricError;
 use std::collections::VecDeque;
 use std::task::Poll;
 
-/// No call in this slot.
+/// The value of a slot that has no call.
 const NO_CALL: u32 = u32::MAX;
-/// Message buffers kept for later calls.
+/// The maximum number of message buffers that a thread keeps for later calls.
 const SPARE_BUFFERS_MAX: usize = 256;
 
-/// A session's calling half.
+/// The client part of a session.
 #[derive(Default)]
 pub struct ClientHalf {
-    /// Slots that carry no call; the last used first.
+    /// The slots that have no call. The slot that became free last is used first.
     free: Vec<u16>,
-    /// The call of each slot; empty until the first call.
+    /// The number of the call in each slot. Before the session's first call, this list is empty.
     slots: Vec<u32>,
-    /// Calls that wait for a slot.
+    /// The calls that wait for a free slot.
     waiting: VecDeque<u32>,
-    /// The number last given.
+    /// The number that was given to the most recent call.
     last_seq: u64,
 }
 
@@ -42,14 +42,14 @@ pub struct CallId {
     generation: u32,
 }
 
-/// The party that waits for a call's end.
+/// Says which kind of caller waits for the end of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
-    /// A future.
+    /// A future waits for the end of the call.
     Future,
-    /// None: the future was dropped.
+    /// No caller waits, because the future was dropped.
     Dropped,
-    /// None: the call is a notification.
+    /// No caller waits, because the call is a notification.
     Notification,
 }
 
@@ -70,36 +70,38 @@ struct Call {
     handler: u16,
     seq: u64,
     request: Vec<u8>,
-    /// Fragments of the request: all, sent, and known to have arrived.
+    /// The number of fragments of the request. The next two fields count the fragments that were sent, and the
+    /// fragments that have certainly arrived.
     fragments: u32,
     sent: u32,
     acked: u32,
     reply: Reassembly,
-    /// Whether the server is to be asked for more of the reply before the next flush.
+    /// Whether the client must request more of the reply from the server before the next flush.
     more_due: bool,
     attempts: u32,
     due: Nanos,
     deadline: Nanos,
 }
 
-/// All calls of a thread; the slab grows to the largest number at once and stays.
+/// All calls of a thread. The list of calls grows to the largest number of unfinished calls that the thread ever has,
+/// and never shrinks.
 #[derive(Default)]
 pub struct Calls {
     list: Vec<Call>,
     free: Vec<u32>,
     spare: Vec<Vec<u8>>,
-    /// No call is due before this.
+    /// The time before which no call must be sent again or ended.
     next_due: Nanos,
     more_due: Vec<u32>,
 }
 
 impl Calls {
-    /// Returns an empty buffer, a used one if possible.
+    /// Returns an empty buffer. If possible, the function reuses the memory of an old buffer.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Keeps a buffer for later.
+    /// Keeps a buffer for a later call.
     pub fn keep(&mut self, mut buffer: Vec<u8>) {
         recycle(&mut buffer);
         if buffer.capacity() > 0 && self.spare.len() < SPARE_BUFFERS_MAX {
@@ -151,7 +153,7 @@ impl Calls {
 }
 
 impl State {
-    /// Starts a call, or queues it when no credit is left.
+    /// Starts a call of a session. If the session has no free credit, the call waits in a queue.
     pub fn start_call(
         &mut self,
         to: Peer,
@@ -223,7 +225,7 @@ impl State {
         }
     }
 
-    /// Sends the fragments of a request that its window allows.
+    /// Sends those fragments of a request that the request's window of fragments allows.
     fn send_request(&mut self, index: u32, again: bool) {
         let floor = self.floor(index);
         let call = &mut self.calls.list[index as usize];
@@ -248,7 +250,8 @@ impl State {
         self.rearm(index);
     }
 
-    /// The smallest number that this session still wants run; only ordered sessions ask.
+    /// Returns the smallest number of a call that this session has not finished or abandoned. Only ordered sessions
+    /// use this number.
     fn floor(&self, index: u32) -> u64 {
         let call = &self.calls.list[index as usize];
         let session = &self.sessions.list[call.session as usize];
@@ -274,7 +277,7 @@ impl State {
         found.then_some(index)
     }
 
-    /// Takes a fragment of a reply.
+    /// Processes a fragment of a reply.
     pub fn on_reply(&mut self, session: u32, header: &Header, payload: &[u8]) {
         let total_bytes = header.total_bytes as usize;
         let Some(index) = self.call_of(session, header) else { return };
@@ -304,7 +307,7 @@ impl State {
         }
     }
 
-    /// Takes an acknowledgement: the server has the request up to a fragment.
+    /// Processes an acknowledgement, which says up to which fragment the server has the request.
     pub fn on_ack(&mut self, session: u32, header: &Header) {
         let Some(index) = self.call_of(session, header) else { return };
         let call = &mut self.calls.list[index as usize];
@@ -316,7 +319,7 @@ impl State {
         }
     }
 
-    /// Asks for the rest of replies that have begun to arrive, once a poll.
+    /// Requests the rest of replies that have begun to arrive. The layer calls this function once per poll.
     pub fn ask_for_more(&mut self) {
         while let Some(index) = self.calls.more_due.pop() {
             let call = &mut self.calls.list[index as usize];
@@ -342,7 +345,7 @@ impl State {
         self.sessions.list[call.session as usize].outbox.push(&mut self.link, &header, &[]);
     }
 
-    /// Sends calls again that are due, and ends those that are past their deadline.
+    /// Sends calls again whose time-out has expired, and ends calls whose deadline has passed.
     pub fn look_at_timers(&mut self) {
         if self.now < self.calls.next_due {
             return;
@@ -377,13 +380,14 @@ impl State {
             self.send_more(index, true);
             self.rearm(index);
         } else {
-            // All fragments arrived, but no reply: sending the last fragment again asks for it.
+            // All fragments of the request have arrived, but no reply came. When the client sends the last fragment
+            // again, the server sends the reply again.
             call.sent = call.acked.min(call.fragments - 1);
             self.send_request(index, true);
         }
     }
 
-    /// Ends a call; its slot serves the next.
+    /// Ends a call, whose slot then serves the next call.
     fn finish(&mut self, index: u32, result: Result<(), FabricError>) {
         let call = &mut self.calls.list[index as usize];
         let (session, slot) = (call.session, call.slot);
@@ -402,7 +406,7 @@ impl State {
         self.start_waiting(session);
     }
 
-    /// Ends all calls of a session whose peer's life is over.
+    /// Ends all calls of a session whose peer's incarnation has ended.
     pub fn fail_calls(&mut self, session: u32) {
         let node = self.sessions.list[session as usize].peer.node.slot;
         let client = std::mem::take(&mut self.sessions.list[session as usize].client);
@@ -416,8 +420,7 @@ impl State {
         }
     }
 
-    /// Returns the end of a call, once it has ended: the reply's bytes, or the error. The call is
-    /// then forgotten.
+    /// Returns the result of a call that has ended: the reply's bytes, or the error. The layer then removes the call.
     pub fn take_result(&mut self, id: CallId) -> Poll<Result<Vec<u8>, FabricError>> {
         let call = &mut self.calls.list[id.index as usize];
         debug_assert!(call.generation == id.generation);
@@ -427,7 +430,7 @@ impl State {
         Poll::Ready(reply)
     }
 
-    /// Says that the call has no waiter any more.
+    /// Notes that no caller waits for the call any more.
     pub fn abandon(&mut self, id: CallId) {
         let call = &mut self.calls.list[id.index as usize];
         debug_assert!(call.generation == id.generation);

@@ -1,8 +1,9 @@
-//! A call under way, and its reply.
+//! The future of a call, and the call's reply.
 //!
-//! Invariant: a future holds a name, not a borrow. Dropping it gives the call up. A call that has
-//! not left yet never leaves; a call that has left keeps its slot until the reply or the deadline
-//! comes. A reply owns its bytes and gives the buffer back when it is dropped.
+//! Invariant: a future contains the name of a call, and borrows no state. If a caller drops the future, the call is
+//! abandoned. If the abandoned call was not sent yet, it is never sent. If the abandoned call was sent, it keeps its
+//! slot until the reply arrives or the deadline passes. A reply owns its bytes, and returns its buffer to the layer
+//! when it is dropped.
 
 use super::Rpc;
 use super::client::CallId;
@@ -13,11 +14,12 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Completes when the reply is there, or when there will be none.
+/// Completes when the reply has arrived, or when the call has failed.
 #[must_use = "dropping a call gives it up"]
 pub struct CallFuture {
     rpc: Rpc,
-    /// `None` once the result was taken.
+    /// The name of the call, or the error with which the call could not start. After the caller has taken the call's
+    /// result, this field is `None`.
     call: Option<Result<CallId, FabricError>>,
 }
 
@@ -47,14 +49,14 @@ impl Future for CallFuture {
 impl Drop for CallFuture {
     fn drop(&mut self) {
         let Some(Ok(id)) = self.call else { return };
-        // While a panic unwinds through the layer, its state may be borrowed.
+        // While a panic unwinds through the layer, the layer's state may already be borrowed.
         if let Ok(mut state) = self.rpc.shared.state.try_borrow_mut() {
             state.abandon(id);
         }
     }
 }
 
-/// A reply's bytes.
+/// The bytes of a reply.
 pub struct Reply {
     bytes: Vec<u8>,
     rpc: Rpc,

@@ -1,25 +1,27 @@
-//! At-most-once calls over datagrams that may be lost, doubled, delayed or reordered.
+//! At-most-once calls over datagrams that may be lost, duplicated, delayed or reordered.
 //!
-//! - [`Rpc`]: one thread's layer: handlers, calls, notifications, and [`Rpc::poll`], its driver loop.
-//! - `session`: pairs of lives, datagrams being filled. `client`: calls, slots, time-outs.
-//!   `server`: at-most-once execution, recorded replies, order. `reassembly`, `wire`: bytes.
+//! - [`Rpc`]: the RPC layer of one thread: its handlers, calls and notifications, and [`Rpc::poll`], which the thread
+//!   calls in a loop.
+//! - `session`: pairs of incarnations, and datagrams that are being filled. `client`: calls, slots, time-outs.
+//!   `server`: at-most-once execution, recorded replies, order. `reassembly` and `wire`: the bytes of messages.
 //!
 //! Invariants:
-//! - A request runs at most once: a duplicate gets the recorded reply (Birrell and Nelson,
-//!   "Implementing remote procedure calls", TOCS 1984). A call that ends in an error may or may not
-//!   have run, never twice.
-//! - Every datagram carries the incarnations of both ends. A restarted node runs nothing that was
-//!   meant for its former life; its callers' calls end in `NodeDown`. Within one incarnation an
-//!   endpoint has one `Rpc`: the numbers of calls live in it.
-//! - Nothing waits to fill a batch: packets to one destination share a datagram because they were
-//!   made between two polls, and every poll ends by sending all packets.
-//! - One thread; no allocation per call once warm; bounded memory (see `state`).
+//! - A handler runs at most once for each request. A duplicate of the request gets the recorded reply (Birrell and
+//!   Nelson, "Implementing remote procedure calls", TOCS 1984). If a call ends in an error, its handler has run once
+//!   or never.
+//! - Every datagram contains the incarnations of its sender and its receiver. A restarted node runs no request that
+//!   was sent to its former incarnation, and the calls of these requests end in `NodeDown`. Within one incarnation,
+//!   an endpoint has only one `Rpc`, because the `Rpc` stores the numbers of calls.
+//! - No packet waits until a datagram is full. Packets to the same destination that are created between two polls
+//!   share a datagram. At its end, every poll sends all packets.
+//! - One thread uses the layer. After the first calls, a call allocates no memory. The memory of the layer is bounded
+//!   (see `state`).
 //!
-//! Sessions, credits, slots, client-driven protocol and the driver loop are those of eRPC (Kalia,
-//! Kaminsky, Andersen, "Datacenter RPCs can be General and Fast", NSDI 2019). We differ in four
-//! points. Requests received are copied once, because a handler may call back into the layer.
-//! Credits count requests, and each message has its own window of fragments. Time-outs are fixed
-//! with doubling instead of congestion control. Sessions can be ordered.
+//! The sessions, the credits, the slots, the client-driven protocol and the loop of polls follow eRPC (Kalia,
+//! Kaminsky, Andersen, "Datacenter RPCs can be General and Fast", NSDI 2019). Tarn differs from eRPC in four points.
+//! First, the layer copies each received request once, because a handler may call the layer. Second, credits count
+//! requests, and each message has its own window of fragments. Third, time-outs are fixed times that double, and
+//! there is no congestion control. Fourth, sessions can be ordered.
 //!
 //! ```
 //! use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
@@ -71,34 +73,34 @@ use state::State;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The layer's bounds and times. Both ends of a session use the same.
+/// The bounds and times of the RPC layer. Both ends of a session must use the same bounds and times.
 #[derive(Clone, Copy, Debug)]
 pub struct RpcConfig {
-    /// Requests in flight per session and direction; more wait in a queue.
+    /// The maximum number of requests in flight per session and direction. Further requests wait in a queue.
     pub credits: u16,
-    /// Calls that may wait per session; one more ends in `Overloaded`.
+    /// The maximum number of calls that may wait per session. A further call ends in `Overloaded`.
     pub queue_max: usize,
-    /// Peers.
+    /// The maximum number of peers, and so of sessions.
     pub sessions_max: usize,
-    /// Largest request and largest reply, in bytes.
+    /// The maximum size of a request and of a reply, in bytes.
     pub message_bytes_max: usize,
-    /// Fragments of one message that may be in flight.
+    /// The maximum number of fragments of one message that may be in flight.
     pub fragments_in_flight: u32,
-    /// The time after which a request is sent again.
+    /// The time after which the client sends a request again, if no answer has arrived.
     pub retransmit_after: Nanos,
-    /// How often that time may double.
+    /// The maximum number of times that `retransmit_after` may double.
     pub backoff_doublings: u32,
     /// The time after which a call ends in `TimedOut`, unless the call names another one.
     pub deadline: Nanos,
-    /// **Breaks the contract**: runs duplicates again. Here so that tests prove that they would
-    /// notice.
+    /// **Breaks the contract**: runs the handler again for a duplicate of a request. The option exists so that tests
+    /// can prove that they detect this bug.
     #[doc(hidden)]
     pub planted_no_reply_cache: bool,
 }
 
 impl RpcConfig {
-    /// Bounds and times for threads that look for messages all the time, on a network that rarely
-    /// loses any.
+    /// The bounds and times for threads that poll for messages all the time, on a network that rarely loses a
+    /// message.
     pub const DEFAULT: RpcConfig = RpcConfig {
         credits: 32,
         queue_max: 1024,
@@ -118,37 +120,38 @@ impl Default for RpcConfig {
     }
 }
 
-/// Counts of the layer's work so far.
+/// Counts of the work that the layer has done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RpcStats {
-    /// Datagrams sent.
+    /// The number of datagrams sent.
     pub datagrams: u64,
-    /// Packets sent in them.
+    /// The number of packets sent in datagrams.
     pub packets: u64,
-    /// Calls sent again.
+    /// The number of times that a call was sent again.
     pub retransmissions: u64,
-    /// Requests handed to handlers.
+    /// The number of requests passed to handlers.
     pub executed: u64,
-    /// Packets of requests that had run or were running already.
+    /// The number of packets of requests whose handler had run or was running already.
     pub duplicates: u64,
-    /// Datagrams from or for another incarnation.
+    /// The number of datagrams from another incarnation of the sender, or for another incarnation of this node.
     pub stale: u64,
-    /// Requests for a handler that is not registered, outside the bounds, or refused by their handler.
+    /// The number of requests that name a handler that is not registered, that exceed a bound, or that their handler
+    /// refused.
     pub refused: u64,
 }
 
-/// Names a handler, the same on every node.
+/// Names a handler. Every node uses the same name for the handler.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HandlerId(pub u16);
 
-/// A request, as its handler sees it.
+/// A request in the form in which its handler gets it.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The caller.
+    /// The peer that made the call.
     pub from: Peer,
-    /// The bytes that the caller filled in.
+    /// The bytes of the request, which the caller has written.
     pub bytes: &'a [u8],
-    /// The handler keeps it to reply later.
+    /// The right to reply to the request. A handler that replies later keeps this token.
     pub token: ReplyToken,
 }
 
@@ -156,15 +159,15 @@ pub struct Request<'a> {
 #[derive(PartialEq, Eq, Debug)]
 pub struct ReplyToken(Place);
 
-/// A handler's decision.
+/// The decision of a handler about its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The reply is in the buffer.
+    /// The handler has written the reply into the buffer.
     Now,
-    /// The handler kept the token; [`Rpc::reply`] follows.
+    /// The handler has kept the token, and will call [`Rpc::reply`] later.
     Later,
-    /// The handler does not know this request: it did nothing, and there will be no reply. The
-    /// refusal is counted ([`RpcStats::refused`]); the caller's deadline ends its call.
+    /// The handler does not know this request. The handler has done no work, and the server sends no reply. The layer
+    /// counts the refusal ([`RpcStats::refused`]). The caller's call ends at its deadline.
     Refused,
 }
 
@@ -178,21 +181,21 @@ struct Shared {
     port: Port,
 }
 
-/// Datagrams taken from the port, so that they can be looked at without borrowing it.
+/// Datagrams that the layer has taken from the port, so that the layer can process them without borrowing the port.
 #[derive(Default)]
 struct Inbox {
     bytes: Vec<u8>,
     ends: Vec<(Endpoint, usize)>,
 }
 
-/// One thread's layer; clones share it. See the module's text.
+/// The RPC layer of one thread. Clones share the same layer. See the module's documentation.
 #[derive(Clone)]
 pub struct Rpc {
     shared: Rc<Shared>,
 }
 
 impl Rpc {
-    /// Makes the layer over `port`. From now on all of the port's datagrams belong to the layer.
+    /// Creates the layer over `port`. From now on, the layer receives all datagrams of this port.
     pub fn new(port: Port, config: RpcConfig) -> Rpc {
         assert!(config.credits > 0);
         assert!(config.fragments_in_flight > 0);
@@ -208,14 +211,14 @@ impl Rpc {
         Rpc { shared: Rc::new(shared) }
     }
 
-    /// The port underneath.
+    /// Returns the port that the layer uses.
     pub fn port(&self) -> &Port {
         &self.shared.port
     }
 
-    /// Sets the function that runs for `id`. A request for an unregistered handler is dropped,
-    /// unrun. A handler that owns a clone of this layer keeps it alive for ever; let it hold the
-    /// port instead, or leave the calling to a coroutine.
+    /// Sets the function that runs for requests to the handler `id`. The layer drops a request whose handler is not
+    /// registered. A handler that owns a clone of this layer keeps the layer alive for ever. Such a handler should
+    /// own the port instead of the layer, or a coroutine should make the handler's calls.
     pub fn register(
         &self,
         HandlerId(id): HandlerId,
@@ -231,11 +234,12 @@ impl Rpc {
         known[index] = true;
     }
 
-    /// Makes all later requests to `peer` reach their handlers in the order of the calls. A handler
-    /// that replies later does not hold up the next request.
+    /// Makes all later requests to `peer` reach their handlers in the order of the calls. If a handler replies later,
+    /// the next request need not wait for that reply.
     ///
     /// # Errors
-    /// `NodeDown` if a later life of the peer was seen; `Overloaded` above `sessions_max`.
+    /// `NodeDown` if the layer has seen a later incarnation of the peer. `Overloaded` if there are already
+    /// `sessions_max` sessions.
     pub fn order(&self, peer: Peer) -> Result<(), FabricError> {
         let mut state = self.shared.state.borrow_mut();
         let session = state.session_for(peer)?;
@@ -243,8 +247,8 @@ impl Rpc {
         Ok(())
     }
 
-    /// Calls `handler` at `to` with the request that `fill` writes into an empty buffer. The
-    /// request leaves with the next poll; awaiting gives the reply.
+    /// Calls the handler `handler` of the peer `to`. The function `fill` writes the request into an empty buffer. The
+    /// next poll sends the request. The returned future gives the reply.
     pub fn call(
         &self,
         to: Peer,
@@ -255,7 +259,7 @@ impl Rpc {
         self.call_within(to, handler, within, fill)
     }
 
-    /// [`Rpc::call`] that ends in `TimedOut` after `within`.
+    /// Does the same as [`Rpc::call`], but the call ends in `TimedOut` after `within`.
     pub fn call_within(
         &self,
         to: Peer,
@@ -266,11 +270,11 @@ impl Rpc {
         CallFuture::new(self.clone(), self.start(to, handler, Owner::Future, within, fill))
     }
 
-    /// Sends a message that wants no reply. It runs at most once; it is sent again until the other
-    /// end has it, but no longer than the default deadline.
+    /// Sends a message that gets no reply. The message's handler runs at most once. The layer sends the message again
+    /// until the peer has received it, but not after the default deadline.
     ///
     /// # Errors
-    /// Only those known at once.
+    /// Only errors that are known immediately.
     pub fn notify(
         &self,
         to: Peer,
@@ -297,8 +301,8 @@ impl Rpc {
         state.start_call(to, handler, owner, deadline, request)
     }
 
-    /// Replies to a request whose handler returned [`Answer::Later`]. Returns `false` if the caller
-    /// no longer waits for the reply; then nothing is sent.
+    /// Replies to a request whose handler returned [`Answer::Later`]. If the caller no longer waits for the reply,
+    /// sends no reply and returns `false`.
     pub fn reply(&self, ReplyToken(place): ReplyToken, fill: impl FnOnce(&mut Vec<u8>)) -> bool {
         let buffer = self.shared.state.borrow_mut().reply_buffer(place);
         let Some(mut reply) = buffer else { return false };
@@ -311,9 +315,10 @@ impl Rpc {
         self.shared.state.borrow().link.stats
     }
 
-    /// The driver loop's body, to be called once a turn of the thread's executor. It takes up to
-    /// `budget` datagrams and runs the handlers of their requests, then sends the packets that are
-    /// due. Returns the number of datagrams taken. A handler that calls it gets 0.
+    /// Does the work of the RPC layer. The thread must call this function once per turn of its executor. `poll` takes
+    /// up to `budget` datagrams, runs the handlers of their requests, and then sends the packets that are due.
+    /// Returns the number of datagrams that it has taken. If a handler calls this function, the function does no work
+    /// and returns 0.
     pub fn poll(&self, budget: usize) -> usize {
         if self.shared.polling.replace(true) {
             return 0;
@@ -363,7 +368,7 @@ impl Rpc {
             while let Some(work) = self.next_in_order(session) {
                 self.run(work, &[]);
             }
-            // A handler may have learned of a later life of the peer.
+            // While a handler ran, the layer may have learned of a later incarnation of the peer.
             if self.generation(session) != generation {
                 return;
             }
@@ -378,7 +383,7 @@ impl Rpc {
         self.shared.state.borrow_mut().next_in_order(session)
     }
 
-    /// Runs a handler. Nothing is borrowed meanwhile.
+    /// Runs the handler of a request. While the handler runs, the layer's state is not borrowed.
     fn run(&self, work: Work, payload: &[u8]) {
         let Work { place, handler: id, from, assembled, mut reply } = work;
         let index = usize::from(id);

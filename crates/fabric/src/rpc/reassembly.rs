@@ -1,15 +1,15 @@
-//! A message that arrives in fragments, in any order, some twice.
+//! Reassembles a message whose fragments arrive in any order, some of them twice.
 //!
-//! Invariant: each byte is written once, and the message is complete when every fragment has been
-//! seen. Memory is bounded by the largest message; buffers are kept for the next message unless they
-//! are larger than [`KEEP_BYTES`].
+//! Invariant: each byte is written once, and the message is complete when every fragment has arrived. A reassembly
+//! never takes more memory than the largest message. A buffer is reused for the next message, unless it is larger
+//! than [`KEEP_BYTES`].
 
 use super::wire::Fragments;
 
-/// Buffers above this size are given back to the allocator after use.
+/// If a buffer is larger than this number of bytes, its memory returns to the allocator after use.
 pub const KEEP_BYTES: usize = 64 << 10;
 
-/// Empties a buffer for reuse.
+/// Empties a buffer so that it can be reused.
 pub fn recycle(buffer: &mut Vec<u8>) {
     if buffer.capacity() > KEEP_BYTES {
         *buffer = Vec::new();
@@ -17,10 +17,10 @@ pub fn recycle(buffer: &mut Vec<u8>) {
     buffer.clear();
 }
 
-/// One message being put together; see the module's text.
+/// One message that is being reassembled. See the module's documentation.
 #[derive(Default)]
 pub struct Reassembly {
-    /// The message; meaningful where fragments have arrived.
+    /// The bytes of the message. Only the bytes of fragments that have arrived have a meaning.
     pub bytes: Vec<u8>,
     seen: Vec<u64>,
     count: u32,
@@ -29,7 +29,7 @@ pub struct Reassembly {
 }
 
 impl Reassembly {
-    /// Starts a message of `total_bytes`.
+    /// Starts the reassembly of a message of `total_bytes` bytes.
     pub fn begin(&mut self, fragments: Fragments, total_bytes: usize) {
         recycle(&mut self.bytes);
         self.bytes.resize(total_bytes, 0);
@@ -40,7 +40,7 @@ impl Reassembly {
         self.first_missing = 0;
     }
 
-    /// Forgets the message.
+    /// Removes the message that is being reassembled.
     pub fn clear(&mut self) {
         recycle(&mut self.bytes);
         self.count = 0;
@@ -48,12 +48,12 @@ impl Reassembly {
         self.first_missing = 0;
     }
 
-    /// Whether a message was begun.
+    /// Whether the reassembly of a message was begun.
     pub fn has_begun(&self) -> bool {
         self.count > 0
     }
 
-    /// Takes a fragment in; ignores one that does not belong to this message.
+    /// Adds a fragment to the message. `insert` ignores a fragment that does not belong to this message.
     pub fn insert(&mut self, fragments: Fragments, index: u32, payload: &[u8]) {
         if index >= self.count {
             return;
@@ -75,12 +75,12 @@ impl Reassembly {
         self.seen[(index / 64) as usize] & (1 << (index % 64)) != 0
     }
 
-    /// Whether every fragment has arrived.
+    /// Whether every fragment of the message has arrived.
     pub fn is_complete(&self) -> bool {
         self.arrived == self.count
     }
 
-    /// The first fragment that is missing; the number of fragments if none is.
+    /// Returns the number of the first missing fragment. If no fragment is missing, returns the number of fragments.
     pub fn first_missing(&self) -> u32 {
         self.first_missing
     }

@@ -1,63 +1,67 @@
-//! The answering half: each request runs at most once, and its reply is kept until the client has
-//! it.
+//! The server part of the RPC layer. The handler of each request runs at most once, and the server keeps the reply
+//! until the client has it.
 //!
-//! Invariant: a slot runs a number at most once and never a smaller one later. It keeps the reply
-//! of its last number until the client uses the slot again and so says that it needs the reply no
-//! more (the implicit acknowledgement of Birrell and Nelson, "Implementing remote procedure calls",
-//! TOCS 1984). A duplicate gets the recorded reply. So a session records at most one reply a
-//! credit.
+//! Invariant: a slot runs the request with a given number at most once, and never runs a smaller number later. A slot
+//! keeps the reply of its last request until the client uses the slot again. By using the slot again, the client
+//! shows that it no longer needs that reply (the implicit acknowledgement of Birrell and Nelson, "Implementing remote
+//! procedure calls", TOCS 1984). A duplicate of a request gets the recorded reply. So a session records at most one
+//! reply per credit.
 //!
-//! Ordered sessions: a request that arrives early waits in its slot until all smaller numbers have
-//! been handed over or given up by the client (its floor has passed them).
+//! Ordered sessions: a request that arrives early waits in its slot. The early request waits until all requests with
+//! smaller numbers were passed to their handlers, or were abandoned by the client. (The floor in the client's packets
+//! says which requests the client has abandoned.)
 
 use super::reassembly::{Reassembly, recycle};
 use super::session::Peer;
 use super::state::State;
 use super::wire::{Header, PacketKind};
 
-/// The largest number that a request may have, so that there is one behind it.
+/// The maximum number of a request. This maximum is less than the greatest integer, so that a next number always
+/// exists.
 const SEQ_MAX: u64 = u64::MAX - 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Stage {
-    /// Nothing to run, or the request was refused; the slot's request and reply are void.
+    /// The slot has no request, or its request was refused. The slot's buffers for a request and a reply have no
+    /// meaning.
     #[default]
     Void,
-    /// Fragments are missing.
+    /// Some fragments of the request have not arrived.
     Receiving,
-    /// Complete; smaller numbers are missing.
+    /// The request is complete, but requests with smaller numbers are missing.
     Early,
-    /// Handed to the handler, which has not replied.
+    /// The request was passed to its handler, which has not replied yet.
     Running,
-    /// The reply is recorded.
+    /// The slot has recorded the reply.
     Replied,
 }
 
 #[derive(Default)]
 struct ServerSlot {
-    /// The last number seen; numbers start at 1.
+    /// The number of the slot's last request. Numbers of requests start at 1.
     seq: u64,
     stage: Stage,
     handler: u16,
     fragments: u32,
     request: Reassembly,
     reply: Vec<u8>,
-    /// Fragments of the reply sent so far.
+    /// The number of fragments of the reply that were sent so far.
     reply_sent: u32,
     ack_due: bool,
 }
 
-/// A session's answering half.
+/// The server part of a session.
 #[derive(Default)]
 pub struct ServerHalf {
     slots: Vec<ServerSlot>,
-    /// Ordered sessions: all smaller numbers were handed over or given up.
+    /// For ordered sessions, the next number to run. All requests with smaller numbers were passed to their handlers
+    /// or abandoned.
     next_seq: u64,
-    /// Slots that hold an early request.
+    /// The number of slots that hold an early request.
     early: u32,
 }
 
-/// A request's place, by which the reply finds it.
+/// The session, slot and number of a request, by which the layer finds the request's slot for the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     pub session: u32,
@@ -66,19 +70,20 @@ pub struct Place {
     seq: u64,
 }
 
-/// A request to hand to its handler.
+/// A request that the layer must now pass to its handler.
 pub struct Work {
     pub place: Place,
     pub handler: u16,
     pub from: Peer,
-    /// The request, if it is not simply the packet's payload.
+    /// The bytes of the request, if it was reassembled from several fragments. The value is `None` if the request is
+    /// the payload of one packet.
     pub assembled: Option<Vec<u8>>,
-    /// Where the reply goes.
+    /// The buffer into which the handler writes the reply.
     pub reply: Vec<u8>,
 }
 
 impl ServerHalf {
-    /// Forgets early requests that the client has given up.
+    /// Removes early requests that the client has abandoned.
     fn raise_floor(&mut self, floor: u64) {
         if floor <= self.next_seq {
             return;
@@ -97,7 +102,7 @@ impl ServerHalf {
 }
 
 impl State {
-    /// Takes a fragment of a request; returns the request that is to run now, if any.
+    /// Processes a fragment of a request. Returns the request that must now run, if any.
     pub fn on_request(&mut self, session: u32, header: &Header, payload: &[u8]) -> Option<Work> {
         let known = self.handlers_known.get(usize::from(header.handler)).is_some_and(|&k| k);
         let sound = header.slot < self.config.credits
@@ -125,7 +130,8 @@ impl State {
         self.continue_request(session, header, payload)
     }
 
-    /// Begins a request of a new number in a slot: the client is done with the slot's last.
+    /// Begins a request with a new number in a slot. The new number shows that the client no longer needs the slot's
+    /// last request.
     fn begin_request(&mut self, session: u32, header: &Header) {
         let server = &mut self.sessions.list[session as usize].server;
         let slot = &mut server.slots[usize::from(header.slot)];
@@ -149,7 +155,7 @@ impl State {
         match slot.stage {
             Stage::Void => return None,
             Stage::Receiving if header.fifo && header.seq < next_seq => {
-                slot.stage = Stage::Void; // given up
+                slot.stage = Stage::Void; // the client has abandoned this request
                 return None;
             }
             Stage::Receiving => {}
@@ -210,7 +216,7 @@ impl State {
         Work { place, handler: slot.handler, from, assembled, reply }
     }
 
-    /// Returns an early request whose turn has come.
+    /// Returns an early request that may run now, because no request with a smaller number is missing.
     pub fn next_in_order(&mut self, session: u32) -> Option<Work> {
         let server = &mut self.sessions.list[session as usize].server;
         if server.early == 0 {
@@ -231,12 +237,12 @@ impl State {
         (slot.seq == place.seq && slot.stage == Stage::Running).then_some(slot)
     }
 
-    /// The buffer for a reply; `None` if the client no longer waits for it.
+    /// Returns the buffer for a reply. Returns `None` if the client no longer waits for this reply.
     pub fn reply_buffer(&mut self, place: Place) -> Option<Vec<u8>> {
         self.slot_of(place).map(|slot| std::mem::take(&mut slot.reply))
     }
 
-    /// Records a reply and sends it; `false` if the client no longer waits for it.
+    /// Records a reply and sends it. Returns `false` if the client no longer waits for this reply.
     pub fn record_reply(&mut self, place: Place, reply: Vec<u8>) -> bool {
         let (bytes, limit_bytes) = (reply.len(), self.config.message_bytes_max);
         assert!(bytes <= limit_bytes, "reply = {bytes} bytes; allowed: at most {limit_bytes}");
@@ -250,7 +256,7 @@ impl State {
         true
     }
 
-    /// Refuses a request that its handler does not know.
+    /// Refuses a request, because its handler does not know it.
     #[cold]
     pub fn refuse(&mut self, place: Place, reply: Vec<u8>) {
         self.link.stats.refused += 1;
@@ -260,7 +266,7 @@ impl State {
         self.calls.keep(reply);
     }
 
-    /// Takes back the buffer of a reply that comes later.
+    /// Takes the buffer of a reply back from a handler that will reply later.
     pub fn defer_reply(&mut self, place: Place, reply: Vec<u8>) {
         let Some(slot) = self.slot_of(place) else { return self.calls.keep(reply) };
         slot.reply = reply;
@@ -269,8 +275,8 @@ impl State {
         }
     }
 
-    /// Sends the fragments of a recorded reply that a window starting at `base` allows, from
-    /// `first` on.
+    /// Sends fragments of a recorded reply, from the fragment `first` on. The window of fragments starts at `base`
+    /// and limits the fragments that may be sent.
     fn send_reply(&mut self, session: u32, index: u16, base: u32, first: u32) {
         let fragments = self.link.fragments;
         let session = &mut self.sessions.list[session as usize];
@@ -295,7 +301,8 @@ impl State {
         slot.reply_sent = slot.reply_sent.max(end);
     }
 
-    /// Takes a request for more: the client has a reply up to a fragment.
+    /// Processes a client's request for more of a reply. The request says up to which fragment the client has the
+    /// reply.
     pub fn on_more(&mut self, session: u32, header: &Header) {
         let server = &self.sessions.list[session as usize].server;
         let Some(slot) = server.slots.get(usize::from(header.slot)) else { return };
@@ -314,7 +321,7 @@ impl State {
         }
     }
 
-    /// Tells clients which fragments have arrived, once a poll.
+    /// Tells clients which fragments of their requests have arrived. The layer calls this function once per poll.
     pub fn acknowledge(&mut self) {
         while let Some((session, index)) = self.acks_due.pop() {
             let session = &mut self.sessions.list[session as usize];

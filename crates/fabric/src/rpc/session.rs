@@ -1,10 +1,10 @@
-//! Sessions: the state that a thread keeps about another thread, each in one life of its node. Also
-//! the datagrams that are being filled for the other end.
+//! Sessions: the state that a thread keeps about another thread. A session belongs to one incarnation of each
+//! thread's node. This file also fills the datagrams for the other thread.
 //!
-//! Invariant: a session's state belongs to exactly one pair of incarnations. One end may be found
-//! to live on in a new incarnation. Then calls under way end in `NodeDown`, recorded replies and
-//! half-received requests are forgotten, and numbers start over. Packets of the old pair no longer
-//! match and are dropped. (Sessions and credits as in eRPC; Kalia, Kaminsky, Andersen, "Datacenter
+//! Invariant: a session's state belongs to exactly one pair of incarnations. If the layer learns that the other end
+//! has a new incarnation, unfinished calls end in `NodeDown`. The session then removes recorded replies and
+//! half-received requests, and numbers of calls start again. Packets of the old pair of incarnations no longer match
+//! the session, so the layer drops them. (Sessions and credits follow eRPC; Kalia, Kaminsky, Andersen, "Datacenter
 //! RPCs can be General and Fast", NSDI 2019.)
 
 use super::client::ClientHalf;
@@ -15,12 +15,12 @@ use crate::address::{Incarnation, NodeId};
 use crate::backend::Endpoint;
 use crate::port::Port;
 
-/// A thread of a node in one of its lives: the caller or the receiver of a call.
+/// A thread of one incarnation of a node. The thread is the caller or the receiver of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer {
-    /// The node, with its incarnation.
+    /// The node of the thread, with its incarnation.
     pub node: NodeId,
-    /// Its thread.
+    /// The number of the thread on the node.
     pub thread: u16,
 }
 
@@ -31,14 +31,14 @@ impl Peer {
     }
 }
 
-/// The way out, shared by all sessions of a thread.
+/// The data for sending datagrams, which all sessions of a thread share.
 pub struct Link {
     pub port: Port,
     pub incarnation: Incarnation,
     pub datagram_bytes: usize,
     pub fragments: Fragments,
     pub stats: RpcStats,
-    /// Sessions whose outbox holds packets, in the order of their first.
+    /// The sessions whose outbox contains packets. The session whose first packet is oldest comes first.
     dirty: Vec<u32>,
 }
 
@@ -57,7 +57,7 @@ impl Link {
         debug_assert!(sent.is_ok(), "datagrams are cut to the port's limit: {sent:?}");
     }
 
-    /// Tells a sender that writes to an earlier life of this node that this life is over.
+    /// Tells a sender of datagrams to an earlier incarnation of this node that this incarnation has ended.
     pub fn notify_of_new_life(&mut self, to: Endpoint, life: Incarnation) {
         let mut notice = Vec::with_capacity(wire::DATAGRAM_HEADER_BYTES);
         wire::put_ends(&mut notice, Ends { from: self.incarnation, to: life });
@@ -65,7 +65,7 @@ impl Link {
     }
 }
 
-/// Packets to one peer that wait to leave in one datagram.
+/// The packets to one peer that will be sent together in one datagram.
 pub struct Outbox {
     session: u32,
     to: Endpoint,
@@ -76,7 +76,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Adds a packet; sends the datagram first if it does not fit.
+    /// Adds a packet to the datagram. If the datagram has no room for the packet, the function first sends the
+    /// datagram and begins a new one.
     pub fn push(&mut self, link: &mut Link, header: &Header, payload: &[u8]) {
         let bytes = wire::PACKET_HEADER_BYTES + payload.len();
         if self.datagram.len() + bytes > link.datagram_bytes {
@@ -104,12 +105,12 @@ impl Outbox {
     }
 }
 
-/// One peer's session; see the module's documentation.
+/// The session with one peer. See the module's documentation.
 pub struct Session {
     pub peer: Peer,
-    /// Counts the lives of the pair; work for an older one is void.
+    /// The number of times that the session was renewed. Work that belongs to an older number is not done.
     pub generation: u32,
-    /// Whether our requests run in the order in which they were made.
+    /// Whether the peer must run this thread's requests in the order of the calls.
     pub fifo: bool,
     pub outbox: Outbox,
     pub client: ClientHalf,
@@ -129,13 +130,13 @@ impl Sessions {
         Sessions { list: Vec::new(), by_endpoint: Vec::new(), sessions_max }
     }
 
-    /// Returns the session with an endpoint, in any incarnation.
+    /// Returns the session with an endpoint, whatever the peer's incarnation is.
     pub fn find(&self, endpoint: Endpoint) -> Option<u32> {
         let found = self.by_endpoint.binary_search_by_key(&endpoint, |entry| entry.0);
         found.ok().map(|at| self.by_endpoint[at].1)
     }
 
-    /// A new session; `None` if there are as many as allowed.
+    /// Creates a session with `peer`. Returns `None` if the maximum number of sessions already exists.
     pub fn add(&mut self, peer: Peer, link: &Link) -> Option<u32> {
         if self.list.len() == self.sessions_max {
             return None;
@@ -157,7 +158,7 @@ impl Sessions {
         Some(index)
     }
 
-    /// Starts a session over with a later life of its peer. The caller has ended its calls.
+    /// Restarts a session for a later incarnation of its peer. The caller must first end the session's calls.
     pub fn renew(&mut self, index: u32, incarnation: Incarnation) {
         let session = &mut self.list[index as usize];
         session.peer.node.incarnation = incarnation;
@@ -169,7 +170,7 @@ impl Sessions {
         session.server = ServerHalf::default();
     }
 
-    /// Sends all buffered packets.
+    /// Sends the packets of all sessions' outboxes.
     pub fn flush(&mut self, link: &mut Link) {
         let mut dirty = std::mem::take(&mut link.dirty);
         for index in dirty.drain(..) {

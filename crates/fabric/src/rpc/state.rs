@@ -1,14 +1,14 @@
-//! The state of one thread's layer, without its handlers.
+//! The state of one thread's RPC layer, without the handlers.
 //!
-//! Invariant: never borrowed while a handler, or a closure that fills a message, runs: both may
-//! call, notify and reply.
+//! Invariant: the state is not borrowed while a handler runs, or while a closure that fills a message runs. A handler
+//! or closure may call, notify and reply, and these functions borrow the state.
 //!
-//! Bounds:
-//! - sessions ≤ `sessions_max`;
-//! - per session, calls in flight, recorded replies and messages being put together ≤ `credits`
-//!   each, every one of at most `message_bytes_max`;
-//! - per session, calls waiting ≤ `queue_max`, and one datagram being filled;
-//! - buffers kept for reuse ≤ 256 of 64 KiB.
+//! The state has these bounds:
+//! - The number of sessions is at most `sessions_max`.
+//! - Per session, the number of calls in flight, the number of recorded replies, and the number of messages that are
+//!   being reassembled are each at most `credits`. Each of these messages has at most `message_bytes_max` bytes.
+//! - Per session, at most `queue_max` calls wait, and at most one datagram is being filled.
+//! - At most 256 buffers of at most 64 KiB are kept for reuse.
 
 use super::RpcConfig;
 use super::client::Calls;
@@ -22,18 +22,18 @@ use crate::error::FabricError;
 use crate::port::Port;
 use std::cmp::Ordering;
 
-/// One thread's state; see the module's documentation. Its methods for calling are in `client`,
-/// those for answering in `server`.
+/// The state of one thread's layer. See the module's documentation. The methods for calling are in `client`, and the
+/// methods for answering are in `server`.
 pub struct State {
     pub config: RpcConfig,
     pub link: Link,
     pub sessions: Sessions,
     pub calls: Calls,
-    /// The time, read once a poll and once a call.
+    /// The time, which the layer reads once per poll and once per call.
     pub now: Nanos,
-    /// By handler: whether one is registered.
+    /// For each handler number, whether a handler with this number is registered.
     pub handlers_known: Vec<bool>,
-    /// Sessions and slots whose client is to learn which fragments have arrived.
+    /// The sessions and slots whose client must be told which fragments have arrived.
     pub acks_due: Vec<(u32, u16)>,
 }
 
@@ -50,10 +50,10 @@ impl State {
         }
     }
 
-    /// Returns the session with `peer` in the life that it names.
+    /// Returns the session with `peer`, in the incarnation that `peer` names.
     ///
     /// # Errors
-    /// `NodeDown` if a later life was seen; `Overloaded` if there are too many sessions.
+    /// `NodeDown` if the layer has seen a later incarnation of the peer. `Overloaded` if too many sessions exist.
     pub fn session_for(&mut self, peer: Peer) -> Result<u32, FabricError> {
         let slot = peer.node.slot;
         let Some(session) = self.sessions.find(peer.endpoint()) else {
@@ -74,13 +74,14 @@ impl State {
         self.sessions.renew(session, peer.node.incarnation);
     }
 
-    /// Returns the session that a datagram belongs to, and its packets; `None` if it is to be
-    /// dropped.
+    /// Returns the session to which a datagram belongs, and the datagram's packets. Returns `None` if the layer must
+    /// drop the datagram.
     pub fn admit<'a>(&mut self, from: Endpoint, datagram: &'a [u8]) -> Option<(u32, &'a [u8])> {
         let (Ends { from: life, to }, packets) = wire::take_ends(datagram)?;
         if to != self.link.incarnation {
             self.link.stats.stale += 1;
-            // A notice gets no notice, or two ends could go on for ever.
+            // The layer does not answer a notice by another notice. Otherwise two nodes could send notices to each
+            // other for ever.
             if to < self.link.incarnation && !packets.is_empty() {
                 self.link.notify_of_new_life(from, life);
             }
@@ -94,7 +95,7 @@ impl State {
         Some((session, packets))
     }
 
-    /// Takes one packet of an admitted datagram; returns a request that is to run.
+    /// Processes one packet of a datagram. Returns a request that must now run, if any.
     pub fn on_packet(&mut self, session: u32, header: &Header, payload: &[u8]) -> Option<Work> {
         match header.kind {
             PacketKind::Request => return self.on_request(session, header, payload),

@@ -1,8 +1,8 @@
-//! The bytes that the layer puts into a datagram.
+//! The layout of the bytes that the RPC layer puts into a datagram.
 //!
-//! Invariant: a datagram names both ends' incarnations once, and every packet in it belongs to the
-//! session between exactly these two lives. Numbers are little-endian, whatever the machine.
-//! Decoding trusts nothing: bytes that do not fit are no packet.
+//! Invariant: a datagram names the incarnations of its sender and its receiver once. Every packet in the datagram
+//! belongs to the session between exactly these two incarnations. Numbers are little-endian on every machine.
+//! Decoding checks all bytes, and bytes that are not a valid packet are ignored.
 //!
 //! ```text
 //! datagram  0        2        4        6        8
@@ -15,67 +15,68 @@
 //!          |         | bytes    |            |            |      |
 //! ```
 //!
-//! A datagram without packets is a *notice*: "the life you write to is over; this is the next one".
+//! A datagram without packets is a *notice*. A notice tells the receiver that its datagrams went to an incarnation
+//! that has ended, and names the sender's new incarnation.
 
 use crate::address::Incarnation;
 use std::ops::Range;
 
-/// Bytes before a datagram's first packet.
+/// The number of bytes before a datagram's first packet.
 pub const DATAGRAM_HEADER_BYTES: usize = 8;
-/// Bytes before a packet's payload.
+/// The number of bytes of a packet before its payload.
 pub const PACKET_HEADER_BYTES: usize = 32;
 
 const MAGIC: u16 = 0x7a01;
 const FLAG_FIFO: u8 = 1;
 const FLAG_AGAIN: u8 = 2;
 
-/// The ends of a datagram, as its sender believes them to be.
+/// The incarnations of a datagram's sender and receiver, as the sender knows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
-    /// The sender's life.
+    /// The incarnation of the sender.
     pub from: Incarnation,
-    /// The life written to.
+    /// The incarnation of the receiver to which the datagram is sent.
     pub to: Incarnation,
 }
 
-/// A packet's kind.
+/// The kind of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum PacketKind {
-    /// Client to server: a fragment of a request.
+    /// The client sends a fragment of a request to the server.
     Request = 1,
-    /// Server to client: a fragment of a reply.
+    /// The server sends a fragment of a reply to the client.
     Reply = 2,
-    /// Server to client: `fragment` is the first fragment of the request that is missing.
+    /// The server tells the client that `fragment` is the first missing fragment of the request.
     Ack = 3,
-    /// Client to server: `fragment` is the first fragment of the reply that is missing.
+    /// The client tells the server that `fragment` is the first missing fragment of the reply.
     More = 4,
 }
 
-/// A packet's header, less the length of its payload.
+/// The header of a packet, without the length of the packet's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The packet's kind.
     pub kind: PacketKind,
-    /// Requests: to be handed to the handler in the order of their numbers.
+    /// For a request, whether the server must pass requests to their handlers in the order of their numbers.
     pub fifo: bool,
-    /// Sent because a time-out expired.
+    /// Whether the packet was sent again because a time-out expired.
     pub again: bool,
-    /// The client's slot.
+    /// The number of the client's slot.
     pub slot: u16,
-    /// Requests: the handler to run.
+    /// For a request, the number of the handler that must run.
     pub handler: u16,
-    /// The client's number for the call, from 1, unique in the session.
+    /// The number that the client gave to the call. Numbers start at 1 and are unique in the session.
     pub seq: u64,
-    /// Requests and replies: bytes of the whole message.
+    /// For a request or a reply, the number of bytes of the whole message.
     pub total_bytes: u32,
-    /// The fragment's number; see [`PacketKind`].
+    /// The number of a fragment: see [`PacketKind`].
     pub fragment: u32,
-    /// Requests: `seq` minus the smallest number the client has not given up or finished.
+    /// For a request, `seq` minus the smallest number of a call that the client has not abandoned or finished.
     pub floor_lag: u32,
 }
 
-/// Starts a datagram in `out`.
+/// Starts a datagram in `out` with the incarnations `ends`.
 pub fn put_ends(out: &mut Vec<u8>, ends: Ends) {
     out.extend_from_slice(&MAGIC.to_le_bytes());
     out.extend_from_slice(&ends.from.0.to_le_bytes());
@@ -83,7 +84,7 @@ pub fn put_ends(out: &mut Vec<u8>, ends: Ends) {
     out.extend_from_slice(&[0; 2]);
 }
 
-/// Says how many packets the datagram in `out` holds.
+/// Writes the number of packets into the datagram in `out`.
 pub fn put_count(out: &mut [u8], packets: u16) {
     out[6..8].copy_from_slice(&packets.to_le_bytes());
 }
@@ -113,7 +114,8 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Splits a datagram into its ends and its packets; `None` if it is not one of ours.
+/// Splits a datagram into its incarnations and its packets. Returns `None` if the datagram is not a datagram of this
+/// layer.
 pub fn take_ends(datagram: &[u8]) -> Option<(Ends, &[u8])> {
     let (header, packets) = datagram.split_at_checked(DATAGRAM_HEADER_BYTES)?;
     let ends = Ends { from: Incarnation(u16_at(header, 2)), to: Incarnation(u16_at(header, 4)) };
@@ -121,7 +123,8 @@ pub fn take_ends(datagram: &[u8]) -> Option<(Ends, &[u8])> {
     sound.then_some((ends, packets))
 }
 
-/// Takes the first packet off `packets`; `None` at the end, or at bytes that are no packet.
+/// Removes the first packet from `packets` and returns it. Returns `None` if no packet is left, or if the next bytes
+/// are not a packet.
 pub fn take_packet<'a>(packets: &mut &'a [u8]) -> Option<(Header, &'a [u8])> {
     let (bytes, rest) = packets.split_at_checked(PACKET_HEADER_BYTES)?;
     let kind = match bytes[0] {
@@ -149,28 +152,29 @@ pub fn take_packet<'a>(packets: &mut &'a [u8]) -> Option<(Header, &'a [u8])> {
     Some((header, payload))
 }
 
-/// How messages are cut: all fragments but the last have the same size.
+/// The way in which messages are split into fragments. All fragments of a message except the last have the same size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragments {
-    /// Payload bytes of one fragment.
+    /// The number of payload bytes of one fragment.
     pub bytes: usize,
 }
 
 impl Fragments {
-    /// Fragments of as many payload bytes as one packet alone in a datagram carries.
+    /// Creates fragments of the maximum size for which a packet fits into a datagram of `bytes_max` bytes.
     pub fn for_datagrams_of(bytes_max: usize) -> Fragments {
         let overhead = DATAGRAM_HEADER_BYTES + PACKET_HEADER_BYTES;
         assert!(bytes_max > overhead, "a datagram of {bytes_max} bytes carries no packet");
         Fragments { bytes: (bytes_max - overhead).min(usize::from(u16::MAX)) }
     }
 
-    /// Returns the number of fragments of a message; an empty one has one.
+    /// Returns the number of fragments of a message. An empty message has one fragment.
     #[inline]
     pub fn count(self, total_bytes: usize) -> u32 {
         if total_bytes <= self.bytes { 1 } else { total_bytes.div_ceil(self.bytes) as u32 }
     }
 
-    /// The bytes of fragment `index`, which must exist.
+    /// Returns the range of the message's bytes that fragment `index` contains. The message must have a fragment with
+    /// this number.
     #[inline]
     pub fn range(self, index: u32, total_bytes: usize) -> Range<usize> {
         let start = index as usize * self.bytes;

@@ -1,9 +1,9 @@
-//! The local backend keeps the contract: order within a round, atomic lines, faults, another
+//! Tests that the local backend keeps the contract: the order within a round, atomic lines, faults, and another
 //! process on the same memory.
 //!
-//! Invariant checked: the observations of real threads and processes, against a model or against
-//! values that check themselves. Tests that need two threads at once say so and are skipped on one
-//! core.
+//! Invariant checked: the observations of real threads and processes agree with a model, or the observed values
+//! themselves show that they are correct. Tests that need two threads at the same time say so, and are skipped on a
+//! machine with one core.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -46,7 +46,7 @@ fn run(port: &Port, round: &mut Round) {
     assert_eq!(outcome(port, round), Ok(()));
 }
 
-// Order and granularity, against a model.
+// These tests compare the order and the granularity of verbs with a model.
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -93,7 +93,7 @@ enum Expected {
     Found(VerbIndex, u64),
 }
 
-/// Adds a step to the round and applies it to the model, which is always in order.
+/// Adds a step to the round and applies it to the model, which executes all steps in order.
 fn add(step: &Step, round: &mut Round, model: &mut [u8]) -> Option<Expected> {
     let get = |model: &[u8], at: u64| {
         u64::from_ne_bytes(model[at as usize..at as usize + 8].try_into().unwrap())
@@ -109,7 +109,7 @@ fn add(step: &Step, round: &mut Round, model: &mut [u8]) -> Option<Expected> {
         Step::Write { offset, ref bytes } => {
             let buffer = round.reserve(bytes.len());
             round.bytes_mut(buffer, bytes.len()).copy_from_slice(bytes);
-            round.fence(); // READ and atomics before WRITE: only with a fence
+            round.fence(); // a READ or an atomic comes before a later WRITE only with a fence
             round.write(at(offset), buffer, bytes.len());
             model[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
             None
@@ -170,10 +170,10 @@ proptest! {
     }
 }
 
-// Atomic lines.
+// These tests check that lines are atomic.
 
-/// One thread writes lines whose eight words are equal, another reads; returns whether the reader
-/// saw a mixture, at the latest after `limit`.
+/// One thread writes lines whose eight words are equal, and another thread reads these lines. Returns whether the
+/// reader saw a mixture of two lines, at the latest after `limit`.
 fn a_torn_line_is_seen(fabric: &Arc<LocalFabric>, limit: Duration) -> bool {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -234,7 +234,7 @@ fn parts_of_words_are_never_torn() {
                 value = value.wrapping_add(1);
                 let buffer = round.reserve(13);
                 round.bytes_mut(buffer, 13).fill(value);
-                round.write(at(4096), buffer, 13); // a word, and five bytes of the next
+                round.write(at(4096), buffer, 13); // writes a word and five bytes of the next word
                 run(&port, &mut round);
             }
         });
@@ -243,7 +243,8 @@ fn parts_of_words_are_never_torn() {
         while started.elapsed() < Duration::from_millis(500) {
             round.clear();
             round.hot();
-            // The word's last two bytes count; merging a part of the word must not lose a count.
+            // The word's last two bytes are a counter. A WRITE of another part of the word must not lose an increment
+            // of this counter.
             let verb = round.faa(at(4104), 1 << 48);
             run(&port, &mut round);
             let bytes = round.found(verb).to_le_bytes();
@@ -258,7 +259,7 @@ fn parts_of_words_are_never_torn() {
     });
 }
 
-/// How a thread publishes its own flag and looks at the other's.
+/// The kind of verb by which a thread publishes its own flag before it reads the other thread's flag.
 #[derive(Clone, Copy, Debug)]
 enum Publish {
     Word,
@@ -268,7 +269,7 @@ enum Publish {
 
 const PAIRS: u64 = 4096;
 
-/// Lets both threads go on in the same nanoseconds.
+/// Makes both threads continue at about the same nanosecond.
 fn meet(turns: &[AtomicU64; 2], me: usize, turn: u64, starts: &AtomicU64) {
     let now = || EPOCH.elapsed().as_nanos() as u64;
     if me == 0 {
@@ -289,7 +290,8 @@ fn meet(turns: &[AtomicU64; 2], me: usize, turn: u64, starts: &AtomicU64) {
 
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Dekker: both threads publish, then look. Returns how often neither saw the other.
+/// Runs Dekker's test: both threads publish their flags, and then each reads the other's flag. Returns the number of
+/// times that neither thread saw the other's flag.
 fn both_saw_nothing(publish: Publish, rounds: u64, in_one_round: bool) -> usize {
     let fabric = fabric(STRIPED);
     let turns = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -356,7 +358,7 @@ fn a_fenced_node_changes_nothing_more() {
                 let mut round = Round::new();
                 loop {
                     round.clear();
-                    // The round is long, so that revocation comes in its middle.
+                    // The round is long, so that the revocation happens in the middle of the round.
                     (0..20_000).for_each(|_| _ = round.faa(at(64), 1));
                     if let Err(error) = outcome(&port, &mut round) {
                         break error;
@@ -457,12 +459,12 @@ fn an_address_in_an_unknown_group_reaches_no_node() {
     }
 }
 
-// Another process.
+// These tests use a second process.
 
 const INCREMENTS: u64 = 100_000;
 
-/// The work of both processes: count by CAS and by FAA, write lines that check themselves, read
-/// them.
+/// The work that both processes do: they count by CAS and by FAA, write lines whose words show whether they are
+/// whole, and read such lines.
 fn work_on_shared_memory(memory: &NodeMemory, who: u64) {
     let region = memory.regions(1)[0];
     region.word(0).fetch_add(1, Ordering::SeqCst);
@@ -486,7 +488,8 @@ fn work_on_shared_memory(memory: &NodeMemory, who: u64) {
     }
 }
 
-/// Not a test by itself: [`another_process_maps_the_same_memory`] starts it in a second process.
+/// This function does not test anything by itself. [`another_process_maps_the_same_memory`] starts it in a second
+/// process.
 #[test]
 fn second_process() {
     let Some(path) = std::env::var_os(MEMORY_VARIABLE) else { return };

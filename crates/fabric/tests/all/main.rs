@@ -1,6 +1,8 @@
-//! The tests of the contract and of its local backend, in one program; the models are `loom.rs`.
+//! The tests of the fabric contract and of the local backend, in one program. The models of the backend are in
+//! `loom.rs`.
 //!
-//! Invariant: no file depends on another or on running alone; allocations are counted thread by thread.
+//! Invariant: the tests of one file depend on no other file, and may run beside other tests. Allocations are counted
+//! for each thread.
 
 mod common;
 mod local;
@@ -12,11 +14,11 @@ mod windows;
 
 use tarn_fabric::local::probe::CountingAllocator;
 
-/// Counts allocations, for the tests that a warm path makes none.
+/// Counts allocations, so that tests can check that a path makes no allocations after its first run.
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Returns whether a test that needs two threads at once has to be left out, and prints it.
+/// Returns whether a test that needs two threads at the same time must be skipped, and prints a notice if so.
 fn one_core() -> bool {
     let one = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
     if one {

@@ -1,9 +1,9 @@
-//! Near memory keeps the contract of rounds: a visit has the effects that a round would have had.
+//! Tests that near memory keeps the contract of rounds: a visit has the same effects as a round with the same verbs.
 //!
-//! Invariant checked: random visits against random rounds of the same verbs, byte by byte and count
-//! by count; whole lines between real threads, and that torn ones would be noticed; refusals;
-//! revoking access waits for a visit's end. Tests that need two threads at once say so and are
-//! skipped on one core.
+//! Invariant checked: random visits and rounds of the same verbs leave the same bytes and the same counts. Real
+//! threads see only whole lines, and the test would detect torn lines. Visits are refused like rounds. The revocation
+//! of a node's access waits for the end of a visit. Tests that need two threads at the same time say so, and are
+//! skipped on a machine with one core.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -33,14 +33,14 @@ fn compute(slot: u16) -> NodeId {
     NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
 }
 
-/// A place in one of two nodes' groups.
+/// Returns a target in the group of one of two nodes.
 fn at(node: u16, offset: u64) -> Target {
     Address::new(GroupId(node), offset).at(NodeSlot(node))
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Finds a line of one part, or of two.
+    /// Searches for a line that consists of one part or of two parts.
     Find {
         node: u16,
         line: u64,
@@ -49,7 +49,7 @@ enum Step {
         wanted: u64,
         halves: bool,
     },
-    /// Two words of a line.
+    /// Reads two words of a line.
     Words {
         node: u16,
         line: u64,
@@ -83,18 +83,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The result of a step that reads: the number of the part and the words of its line, or words
-/// alone.
+/// The result of a step that searches or reads. A search returns the number of the part and the words of its line. A
+/// READ of words returns only the words.
 type Found = Option<(usize, Vec<u64>)>;
 
-/// How a step looks at the bytes of a READ.
+/// The way in which a step uses the bytes of a READ.
 enum Look {
     Find { lines: usize, word: usize, wanted: u64, parts: usize },
     Words,
 }
 
-/// Does the steps as one round. For each step that looks for a line, returns the first match with
-/// its words.
+/// Executes the steps as one round. For each step that searches for a line, returns the first match with the words of
+/// its line.
 fn by_round(port: &Port, steps: &[Step]) -> Vec<Found> {
     let mut round = Round::new();
     let mut reads = Vec::new();
@@ -112,7 +112,7 @@ fn by_round(port: &Port, steps: &[Step]) -> Vec<Found> {
                 let bytes = round.reserve(words.len() * 8);
                 round.words_mut(bytes, words.len()).copy_from_slice(words);
                 let (to, len) = (at(*node, word * 8), words.len() * 8);
-                round.fence(); // a READ before a WRITE: only with a fence
+                round.fence(); // a READ comes before a later WRITE only with a fence
                 match private {
                     true => round.write_private(to, bytes, len),
                     false => round.write(to, bytes, len),
@@ -184,8 +184,8 @@ proptest! {
     }
 }
 
-/// One thread writes lines whose eight words are equal, another reads; returns whether the reader
-/// saw a mixture.
+/// One thread writes lines whose eight words are equal, and another thread reads these lines. Returns whether the
+/// reader saw a mixture of two lines.
 fn a_torn_line_is_seen(fabric: &Arc<LocalFabric>, limit: Duration) -> bool {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -290,9 +290,9 @@ fn revocation_of_access_waits_for_the_end_of_a_visit() {
     });
 }
 
-/// Without the assertion, a thread in a visit within a visit would show as outside; without debug
-/// assertions it once did. The refused visit leaves no thread inside: revoking access does not wait
-/// for ever.
+/// Without the assertion, a thread in a nested visit would look as if it was outside. (In builds without debug
+/// assertions, this bug once existed.) After a nested visit was refused, the thread is outside. So a revocation of
+/// the thread's access does not wait for ever.
 #[test]
 fn a_nested_visit_is_refused_and_the_next_visit_works() {
     let fabric = fabric(1, STRIPED);
@@ -324,7 +324,8 @@ fn other_coroutines_run_while_any_request_travels() {
     for number in 0..2 {
         let (near, order) = (port.near().unwrap(), &order);
         executor.spawn(async move {
-            // The second and third do not exist; as hints they are allowed all the same.
+            // The second and the third target do not exist, but a prefetch is only a hint, so such targets are
+            // allowed.
             near.ask_own([std::ptr::null(), std::ptr::from_ref(&number).cast()].into_iter());
             near.ask::<2>([at(0, 128), at(0, 1 << 32), at(7, 0), at(0, 192)].into_iter());
             near.travel().await;

@@ -1,8 +1,8 @@
-//! Calls over a network that loses, doubles, delays and reorders: thousands of seeds.
+//! Tests calls over a network that loses, duplicates, delays and reorders datagrams, with thousands of seeds.
 //!
-//! Invariant checked: every request runs at most once, every call that completes gets its own
-//! reply to the byte, ordered sessions keep their order, and lives never mix. Replay one seed by
-//! narrowing the range of the test that names it.
+//! Invariant checked: the handler of every request runs at most once, and every call that completes gets exactly the
+//! bytes of its own reply. Ordered sessions keep their order, and requests of one incarnation never reach another
+//! incarnation. To replay one seed, narrow the range of seeds in the test whose message names the seed.
 
 use crate::common::{Chaos, Net, id_of, node, text};
 use rand::RngExt as _;
@@ -20,12 +20,12 @@ const LATER: HandlerId = HandlerId(4);
 const NODES: u16 = 3;
 const TURN_NS: u64 = 2_000;
 
-/// Replies are made from requests so that a mix-up shows.
+/// Computes the reply from the request's id, so that a test detects a reply to another request.
 fn reply_to(id: u64) -> Vec<u8> {
     text(id ^ 0x5555_0000_0000, (id * 31 % 700) as usize)
 }
 
-/// How often each request ran, and the order in which they ran.
+/// The number of times that each request ran, and the order in which the requests ran.
 type Journal = Rc<RefCell<(BTreeMap<u64, u32>, Vec<u64>)>>;
 
 fn note(journal: &Journal, id: u64) {
@@ -45,7 +45,8 @@ fn config() -> RpcConfig {
     }
 }
 
-/// Postponed replies: the time, the reply's token, the request's id.
+/// The replies that handlers postponed. Each element is the time of the reply, the reply's token and the request's
+/// id.
 type Postponed = Rc<RefCell<Vec<(u64, ReplyToken, u64)>>>;
 
 fn serve(rpc: &Rpc, journal: &Journal, postponed: &Postponed) {
@@ -73,7 +74,8 @@ fn reply_when_due(rpc: &Rpc, postponed: &Postponed) {
     }
 }
 
-/// Three nodes call one another; returns how often each request ran that had to run.
+/// Runs three nodes that call each other. Returns the number of times that each request ran, for all requests that
+/// had to run.
 fn swarm(seed: u64, config: RpcConfig) -> BTreeMap<u64, u32> {
     let net = Net::new(seed, Chaos::of(seed));
     let journal = Journal::default();
@@ -121,10 +123,10 @@ fn swarm(seed: u64, config: RpcConfig) -> BTreeMap<u64, u32> {
         net.advance(TURN_NS);
     };
     executor.run_with(&mut turn);
-    (0..2_000).for_each(|_| turn()); // notifications, and whatever still flies
+    (0..2_000).for_each(|_| turn()); // lets notifications and other datagrams in flight arrive
     drop(executor);
     for id in given_up.take() {
-        journal.borrow_mut().0.entry(id).or_insert(1); // may have run
+        journal.borrow_mut().0.entry(id).or_insert(1); // the request may have run or not
     }
     journal.take().0
 }
@@ -155,7 +157,8 @@ fn a_layer_without_recorded_replies_is_caught() {
 #[test]
 fn ordered_sessions_run_requests_in_the_order_of_the_calls() {
     for seed in 0..600 {
-        // In half of the runs some calls give up early; the others must stay in order.
+        // In half of the runs some calls have an early deadline. All calls without an early deadline must still run
+        // in order.
         let impatient = seed % 2 == 1;
         let net = Net::new(seed, Chaos::of(seed));
         let journal = Journal::default();
@@ -227,8 +230,8 @@ fn a_hundred_kilobytes_cross_a_network_that_loses_a_fifth() {
     }
 }
 
-/// The server dies in the middle and lives again; returns how often each request ran, and how its
-/// call ended.
+/// Runs calls to a server that dies in the middle and restarts. Returns the number of times that each request ran,
+/// and the result of each call.
 fn with_a_restart(seed: u64) -> (BTreeMap<u64, u32>, BTreeMap<u64, Result<(), FabricError>>) {
     let net = Net::new(seed, Chaos::of(seed));
     let journal = Journal::default();

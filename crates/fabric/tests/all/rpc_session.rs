@@ -1,7 +1,8 @@
-//! The layer's promises beside correctness: credits, batching, bounds, time-outs, no allocation
-//! once warm.
+//! Tests guarantees of the RPC layer other than correctness: credits, batching, bounds, time-outs, and no allocations
+//! after the first calls.
 //!
-//! Invariant checked: each promise by counting on a calm network.
+//! Invariant checked: on a network that disturbs no datagram, the counts of datagrams, calls and allocations are
+//! those that each guarantee allows.
 
 use crate::common::{Chaos, Net, node, text};
 use std::cell::{Cell, RefCell};
@@ -180,7 +181,7 @@ fn a_warm_layer_allocates_nothing() {
                 if task == 0 && round == rounds / 2 {
                     warm.set(allocations_of_this_thread());
                 }
-                // Sizes repeat; some need four fragments.
+                // The sizes of messages repeat, and some messages need four fragments.
                 let len = if (round + task) % 10 == 0 { 12_000 } else { 100 };
                 let fill = |bytes: &mut Vec<u8>| bytes.resize(len, task as u8);
                 let reply = client.call(SERVER, ECHO, fill).await.unwrap();
@@ -197,7 +198,7 @@ fn a_warm_layer_allocates_nothing() {
     assert_eq!(server.stats().executed, 8 * rounds as u64);
 }
 
-/// A request of one fragment, as its bytes stand in a datagram.
+/// A forged request of one fragment, which a test encodes into the bytes of a datagram.
 struct Forged {
     seq: u64,
     slot: u16,
@@ -209,7 +210,8 @@ impl Forged {
     fn datagram(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let payload_bytes = self.payload.len() as u16;
-        // The ends: magic, the lives of both, the number of packets (one).
+        // The header of the datagram: the magic number, the incarnations of both ends, and the number of packets
+        // (one).
         [0x7a01u16, 1, 1, 1].iter().for_each(|half| bytes.extend(half.to_le_bytes()));
         bytes.extend([1, 0]);
         bytes.extend(self.slot.to_le_bytes());
@@ -246,16 +248,17 @@ fn bad_requests_are_refused_and_counted_and_nothing_runs() {
         (server.stats().refused, server.stats().executed, replies)
     };
     let forged = |seq, slot, handler| Forged { seq, slot, handler, payload: vec![1, 2] }.datagram();
-    // There is no number behind the last.
+    // The greatest number is refused, because no number follows it.
     assert_eq!(send(&forged(u64::MAX, 0, ECHO)), (1, 0, 0));
     assert_eq!(send(&forged(0, 0, ECHO)), (2, 0, 0));
     assert_eq!(send(&forged(u64::MAX - 1, 0, ECHO)), (2, 1, 1));
     assert_eq!(send(&forged(1, u16::MAX, ECHO)), (3, 1, 0));
-    // A request that its handler refuses gets no reply, also when it comes again.
+    // A request that its handler refuses gets no reply, even if the request arrives again.
     assert_eq!(send(&forged(1, 1, NONE)), (4, 2, 0));
     assert_eq!(send(&forged(1, 1, NONE)), (4, 2, 0));
     assert_eq!(send(&forged(2, 1, ECHO)), (4, 3, 1));
-    // Whatever bytes a datagram holds, the server lives; in its next life all begins anew.
+    // Whatever bytes a datagram contains, the server does not fail. A later incarnation of the server starts with new
+    // sessions.
     let mut state = 7u64;
     let mut draw = |below: u64| {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -264,7 +267,8 @@ fn bad_requests_are_refused_and_counted_and_nothing_runs() {
     for _ in 0..50_000 {
         let mut datagram = forged(draw(4), draw(3) as u16, HandlerId(draw(3) as u16));
         for _ in 0..draw(4) {
-            // The lives are kept: a later one ends the session, as it must.
+            // The test does not change the incarnations in the datagram, because a later incarnation correctly ends
+            // the session.
             let at = 8 + draw(datagram.len() as u64 - 8) as usize;
             datagram[at] = [0, 1, 0x7f, 0xff, draw(256) as u8][draw(5) as usize];
         }

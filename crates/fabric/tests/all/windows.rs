@@ -1,7 +1,7 @@
-//! Windows and waits on the machine's own clock.
+//! Tests windows and waits on the machine's own clock.
 //!
-//! Invariant checked: a reader on another thread whose window was shorter than the writer's wait
-//! has seen all of the writes or none; asking for windows and waits allocates nothing.
+//! Invariant checked: if the window of a reader on another thread was shorter than the writer's wait, the reader has
+//! seen all of the writes or none. Windows and waits allocate no memory.
 
 use crate::one_core;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,8 @@ fn compute(slot: u16) -> NodeId {
     NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
 }
 
-/// Words that are even when free, odd when locked.
+/// Returns two words that serve as records. The word of a record is even if the record is free, and odd if it is
+/// locked.
 fn records() -> [Target; 2] {
     [4096, 8192].map(|offset| Address::new(GroupId(0), offset).at(NodeSlot(0)))
 }

@@ -1,5 +1,5 @@
-//! Measures the machine's own loads, over memory of the same size and the same kind of pages as the
-//! workload's. The reader can compare a transaction's time with the time of bare loads.
+//! Measures the time of single loads on this machine. The loads read memory with the same size and the same kind of
+//! pages as the workload's memory. The reader can compare a transaction's time with the time of bare loads.
 //!
 //! Invariant: one thread loads 8 bytes of a random line each time, after every page was accessed
 //! once. A linear congruential generator draws the lines, so no loop reads a list of addresses.
@@ -19,7 +19,7 @@ const DEPTH: usize = 16;
 const PAGE_BYTES: u64 = 4096;
 const LINE_BYTES: u64 = 64;
 
-/// The figure of one loop.
+/// The measured time of one loop of loads.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BareLoop {
     /// The loop's name. `dependent`: the next address needs the loaded value. `independent`: the
@@ -42,7 +42,7 @@ pub struct BareLoop {
 /// this half is smaller.
 ///
 /// # Errors
-/// The operating system's errors in providing the memory.
+/// Returns the operating system's error if the system cannot provide the memory.
 pub fn loops(bytes: u64, backing: Backing) -> io::Result<Vec<BareLoop>> {
     let left = tarn::memory::available_bytes().unwrap_or(u64::MAX) / 2;
     let bytes = bytes.min(left).max(PAGE_BYTES).next_multiple_of(PAGE_BYTES);

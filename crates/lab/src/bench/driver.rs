@@ -1,5 +1,4 @@
-//! Runs a workload on an embedded cluster: loads the tables, runs the phases, and then judges the
-//! memory.
+//! Runs a workload on an embedded cluster: loads the tables, runs the phases, and then checks the memory.
 //!
 //! Invariant: the measured phase records no history. A recorded phase has no warm-up, so that its
 //! history begins with the phase. Every compute node joins again as a new incarnation for each
@@ -29,14 +28,14 @@ pub trait Threaded: Workload<Tally: Send + Sync, Input: Send> + Sync {}
 
 impl<W: Workload<Tally: Send + Sync, Input: Send> + Sync> Threaded for W {}
 
-/// A loaded cluster and its workload.
+/// A loaded embedded cluster and the workload that runs on it.
 pub struct Driver<W: Workload> {
     /// The workload.
     pub workload: W,
     /// The cluster.
     pub cluster: Cluster,
     config: Config,
-    /// The sum of the transactions of all phases.
+    /// The workload's counts of its transactions, summed over all phases.
     pub tally: W::Tally,
 }
 
@@ -47,7 +46,7 @@ impl<W: Threaded> Driver<W> {
     /// Makes the cluster, with a log area for each coroutine.
     ///
     /// # Errors
-    /// A value that cannot be used; the error names this value.
+    /// Fails if a value cannot be used; the error names this value.
     pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
         let mut config = config.clone();
         config.cluster.options = workload.sized(&config.cluster.options);
@@ -65,7 +64,7 @@ impl<W: Threaded> Driver<W> {
     /// Loads the tables with every thread; calls `progress(done, all)` repeatedly while it loads.
     ///
     /// # Errors
-    /// The pool has too little memory, or the fabric fails.
+    /// Fails if the pool has too little memory, or if the fabric fails.
     pub fn load(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<u64, RunError> {
         let nodes = self.nodes()?;
         let of = self.config.threads as u32;
@@ -94,7 +93,7 @@ impl<W: Threaded> Driver<W> {
     /// Runs one phase.
     ///
     /// # Errors
-    /// The error that a compute node cannot join.
+    /// Fails if a compute node cannot join the cluster.
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
     pub fn phase(&mut self, length: Length) -> Result<Phase, OpenError> {
         let nodes = self.nodes()?;
@@ -156,11 +155,11 @@ impl<W: Threaded> Driver<W> {
         Ok(worker::run(&self.workload, &cx, numbers, length, (signals, routed)))
     }
 
-    /// Judges the memory while no transaction runs: the workload's invariants and the engine's
-    /// audit.
+    /// Checks the memory while no transaction runs: the workload's invariants must hold, and the engine's audit must
+    /// find no error.
     ///
     /// # Errors
-    /// The errors that the fabric reports.
+    /// Returns the errors that the fabric reports.
     pub fn check(&self) -> Result<(Vec<Invariant>, Audit), RunError> {
         let nodes = self.nodes()?;
         let cx = self.context(&nodes, 0)?;

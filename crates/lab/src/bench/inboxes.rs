@@ -1,5 +1,5 @@
-//! Transactions that one thread draws and another thread runs: a thread of the node which owns the
-//! shard of the transaction's first record.
+//! Hands each transaction from the thread that draws it to the thread that runs it. The thread that runs it belongs
+//! to the node that owns the shard of the transaction's first record.
 //!
 //! Invariants: each drawn input is run once, by one thread, unless the phase ends earlier. Threads
 //! hand over inputs in batches and take one lock per batch, so a single transaction takes no lock
@@ -100,8 +100,8 @@ impl<'a, W: Workload> Routed<'a, W> {
         }
     }
 
-    /// Returns the number of the thread that is to run the input: a thread of the shard's owner,
-    /// chosen by the shard's number.
+    /// Returns the number of the thread that is to run the input. This thread belongs to the node that owns the
+    /// input's shard. The shard's number selects one of the owner's threads.
     fn thread_for(&self, input: &W::Input) -> usize {
         let (read_only, first) = self.routes.of_input::<W>(input);
         let place = first.filter(|_| !read_only).and_then(|(table, key)| {
@@ -113,8 +113,8 @@ impl<'a, W: Workload> Routed<'a, W> {
         place.filter(|thread| *thread < self.inboxes.of.len()).unwrap_or(self.thread)
     }
 
-    /// Returns the next input for this thread, if one is available; draws no more inputs than it
-    /// must.
+    /// Returns the next input for this thread, if one is available. To find this input, the function draws as few
+    /// inputs as possible.
     fn look(&self, workload: &W, rng: &mut Rng) -> Option<W::Input> {
         let (own, others) = (&mut *self.own.borrow_mut(), &mut *self.others.borrow_mut());
         loop {

@@ -35,14 +35,14 @@ pub struct Config {
     /// Whether a transaction runs at the owner of its first record's shard, independently of the
     /// thread that draws it.
     pub routed: bool,
-    /// Whether each thread keeps to one core.
+    /// Whether each thread is pinned to one core.
     pub pin: bool,
 }
 
-/// Returns the useful number of coroutines for transactions of `lines_per_transaction` cachelines.
-/// One transaction's lines should arrive while the other transactions run, and these lines should
-/// still be in the cache when the transaction continues. Long transactions run alone, because
-/// conflicts between them would cost more than overlapping loads would gain (docs/tpcc.md).
+/// Returns the useful number of coroutines for transactions of `lines_per_transaction` cachelines. While one
+/// transaction waits for its lines, the other transactions run. The lines should still be in the cache when the first
+/// transaction continues. Long transactions run alone, because conflicts between them would cost more than
+/// overlapping loads would gain (docs/tpcc.md).
 pub fn coroutines_for(lines_per_transaction: usize) -> usize {
     match lines_per_transaction {
         0..=4 => 16,

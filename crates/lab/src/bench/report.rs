@@ -1,9 +1,8 @@
-//! The report of a run: an object for programs and a table for human readers, with the same figures
-//! in both.
+//! The report of a run: a JSON object for programs and a table for human readers, with the same figures in both.
 //!
-//! Invariant: every figure stands beside its configuration, its seed, the machine and the verdicts
-//! of the same run. Times are measured without recording. The verdict on serializability concerns
-//! the verification phase, and both forms of the report state this.
+//! Invariant: the report shows every figure together with the configuration, the seed, the machine and the verdicts
+//! of the same run. No history is recorded while times are measured. The verdict on serializability concerns the
+//! verification phase, and both forms of the report state this.
 
 use super::bare::BareLoop;
 use crate::harness::checks::Checks;
@@ -14,7 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The result of a run, with its settings. The text at the top of this file describes this type.
+/// The result of a benchmark run, together with the run's settings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The benchmark's name.
@@ -25,9 +24,9 @@ pub struct Report {
     pub variant: String,
     /// The name of the fabric on which the transactions ran.
     pub fabric: &'static str,
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
-    /// All settings of the run that have no field of their own.
+    /// The settings of the run that have no separate field in the report.
     pub config: Chosen,
     /// The processor, the number of cores, and the operating system.
     pub machine: String,
@@ -45,7 +44,7 @@ pub struct Report {
     /// The readers' leases in all phases, if the run used any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_leases: Option<LeaseReport>,
-    /// The findings of the checks.
+    /// The results of the checks of this run.
     #[serde(flatten)]
     pub checks: Checks,
     /// The time that a cacheline takes from one core to another and back; present with two threads
@@ -71,7 +70,7 @@ pub struct Chosen {
     /// The way in which compute nodes request locks from each other, if the cluster has several
     /// nodes and the protocol's locks have shards.
     pub lock_transport: Option<&'static str>,
-    /// Whether each thread kept to one core.
+    /// Whether each thread was pinned to one core.
     pub pinned: bool,
     /// The number of memory nodes.
     pub memory_nodes: usize,
@@ -89,9 +88,9 @@ pub struct Chosen {
     pub mix_profile: &'static str,
     /// The source of the workload's profile, and the deviations from this source.
     pub mix_profile_note: &'static str,
-    /// The workload's own parameters.
+    /// The parameters that only this workload has, each with its value.
     pub workload: BTreeMap<&'static str, String>,
-    /// The length of the warm-up before the measured phase, which is not counted.
+    /// The length of the warm-up before the measured phase. Transactions of the warm-up are not counted.
     pub warm_up_seconds: f64,
     /// The requested length of the measured phase.
     pub seconds: f64,

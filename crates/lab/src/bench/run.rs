@@ -1,4 +1,4 @@
-//! The whole benchmark in its order: open, load, verify, measure, judge, and measure the machine.
+//! Runs the whole benchmark in this order: open, load, verify, measure, judge the memory, and measure the machine.
 //!
 //! Invariant: the verification phase runs before the measured phase, with the same configuration
 //! and on the same memory. The invariants are judged on the memory after both phases. A history
@@ -22,14 +22,14 @@ use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::local::{Backing, LineAtomicity};
 
-/// The plan of a run.
+/// The plan of a benchmark run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The configuration.
+    /// The configuration of the benchmark run.
     pub config: Config,
     /// The length of the measured phase.
     pub measured: Duration,
-    /// The length of the verification phase; `None` for no such phase.
+    /// The length of the verification phase; `None` if the run has no verification phase.
     pub verify: Option<Duration>,
     /// The verification phase ends earlier when it has recorded this number of transactions.
     pub verify_transactions_max: u64,
@@ -40,8 +40,8 @@ pub struct Plan {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// A configuration that cannot be used, or work that failed. A failed check is no error: the report
-/// states it.
+/// Fails if the configuration cannot be used, or if a step of the run fails. A failed check is not an error, because
+/// the report states the failed check.
 #[expect(clippy::disallowed_methods, reason = "the program's clock")]
 pub fn run<W: Threaded>(workload: W, plan: &Plan, watch: &dyn Watch) -> Result<Report, RunError> {
     let config = &plan.config;

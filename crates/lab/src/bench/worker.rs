@@ -1,7 +1,6 @@
 //! One thread of a phase: its coroutines and its counters.
 //!
-//! Invariant: each thread reads its own counters, when the thread first sees that the phase has
-//! begun or ended.
+//! Invariant: each thread reads its own counters as soon as the thread sees that the phase has begun or ended.
 
 use super::inboxes::Routed;
 use crate::harness::phase::{Length, Phase, Reading};
@@ -16,9 +15,10 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::Executor;
 use tarn_workloads::Workload;
 
-/// One transaction in this number is timed.
+/// Out of this number of transactions, the thread measures the latency of one.
 const LATENCY_SAMPLE: u64 = 64;
-/// A transaction that has not ended this long after its phase is taken as one that never ends.
+/// If a transaction has not ended this long after the end of its phase, the run reports that the transaction never
+/// ends.
 const PATIENCE: Nanos = Nanos(2_000_000_000);
 
 /// Runs the coordinators with these numbers until the driver stops the phase.
@@ -45,8 +45,9 @@ pub(super) fn run<W: Workload>(
             None => executor.spawn(coroutine(workload, seat, signals, record, ((), ()))),
         };
     }
-    // In a cluster with one node, threads serve no other node. In mapped memory, no work continues
-    // after a reply.
+    // In a cluster with one node, threads answer no requests of other nodes. On mapped memory, a transaction leaves
+    // no unfinished work after its reply. So only clusters with several nodes need the coroutine that answers
+    // requests.
     if cx.node.services().is_some_and(|its| its.transport() != Transport::Own) {
         executor.spawn(serve::run(cx, || !cx.has_coordinators()));
     }

@@ -1,11 +1,11 @@
-//! Local state that compute nodes keep outside of the shared memory, for protocols that keep their
-//! locks in this local state. The explorer takes a digest of this state and processes lock requests in
-//! the polls of coordinators. At the end of an execution the explorer checks that no lock remains held.
+//! The state that compute nodes keep in their own memory, outside of the memory pool. Only protocols that keep their
+//! locks in compute nodes have such state. The explorer takes a digest of this local state and processes lock
+//! requests in the polls of coordinators. At the end of an execution the explorer checks that no lock remains held.
 //!
-//! Invariant: the local state of compute nodes does not change between polls. A thread's service and
-//! its coordinator share the turns of the thread. So the service runs in the polls of the coordinator,
-//! before the coordinator. A lock whose transaction is over is released in the poll after the last verb
-//! has landed. An actor has ended only when its service has also stopped.
+//! Invariant: the local state of compute nodes does not change between polls. A thread's service and its coordinator
+//! run in the same polls of the thread. So each poll of the coordinator first runs the service, and then the
+//! coordinator itself. When a transaction is over, its locks are released in the first poll after its last verb has
+//! landed. The explorer treats an actor as ended only when the actor's service has also stopped.
 //! (docs/design/0018-explorer-beside-memory.md)
 
 use super::cluster::Cluster;
@@ -18,17 +18,17 @@ use tarn_fabric::rng::mix;
 use tarn_sim::explore::{End, Fate};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
-/// Returns a digest of all local state that a node keeps: its locks, its grants, the requests that it
-/// has received, and its view of the litmus's shards. For a protocol with readers' leases the digest
-/// covers the node's readers. The result is `None` if the protocol keeps no local state.
+/// Returns a digest of all local state that a node keeps. The digest covers the node's locks, its grants, the
+/// requests that it has received, and the owners that it knows for the litmus's shards. For a protocol with readers'
+/// leases, the digest covers the node's readers too. The result is `None` if the protocol keeps no local state.
 pub fn digest(node: &ComputeNode, shards: &[ShardId]) -> Option<u64> {
     let Some(services) = node.services() else { return Some(node.readers()?.digest()) };
     let word = |shard: &ShardId| services.shards.entry(*shard).map_or(0, ShardEntry::word);
     Some(shards.iter().map(word).fold(services.digest(), |digest, word| mix(digest ^ word)))
 }
 
-/// Returns a coroutine that also runs its thread's service. When the coroutine ends, the thread
-/// releases everything that the coroutine has left.
+/// Returns a coroutine that also runs its thread's service. When the coroutine ends, the thread waits until no work
+/// of its transactions remains, so that all locks are released.
 pub fn serving(
     cluster: &Rc<Cluster>,
     cx: &Rc<Context>,

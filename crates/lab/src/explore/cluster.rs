@@ -1,11 +1,12 @@
-//! The small database on which one litmus runs with one shape: catalog, keys and compute nodes.
+//! The small database on which one litmus (a test of a few transactions) runs with one shape. This file chooses the
+//! database's catalog, keys and compute nodes.
 //!
-//! Invariant: litmus, shape, protocol and variant determine this database. The keys are chosen so that
-//! neighbouring records are in different groups and no two records share a bucket. Records that the
-//! litmus puts together are an exception. So a transaction on one record touches no line of another
-//! record. The database has two compute nodes more than the litmus: the steward and the deputy. The
-//! steward loads the records, recovers lost nodes, reads memory at rest, and is never lost. In runs in
-//! which the deputy may be lost, the deputy recovers lost nodes before the steward does.
+//! Invariant: litmus, shape, protocol and variant determine this database. The keys are chosen so that neighbouring
+//! records are in different groups and no two records share a bucket. There is one exception: the records of a set in
+//! the litmus's field `together` share a bin. So a transaction that uses only one record touches no line of another
+//! record. The database has two compute nodes more than the litmus: the steward and the deputy. The steward loads the
+//! records, recovers lost nodes, reads the memory when no transaction runs, and is never lost. In runs in which the
+//! deputy may be lost, the deputy recovers lost nodes before the steward does.
 
 use super::coordinate::write;
 use super::litmus::Litmus;
@@ -42,17 +43,17 @@ use tarn_store::schema::{TableId, TableSchema};
 pub const TABLE: TableId = TableId(0);
 /// The number of addresses that a coordinator remembers, if the litmus lets it remember addresses.
 const REMEMBERED: usize = 16;
-/// The seed of every random generator. No code that is explored draws random numbers.
+/// The seed from which every random generator of an execution starts. The code that the explorer runs draws no random
+/// numbers.
 pub const SEED: u64 = 1;
 /// The length of readers' leases and of writers' waits. The length does not matter, because the
 /// explorer only decides which waits fit into which windows.
 const READ_LEASE_NS: u32 = 1;
-/// The offset of the timestamp counter: the second line of the superblock's page, which has no other
-/// use.
+/// The offset of the timestamp counter in memory. The counter is on the second line of the superblock's page, and
+/// this line has no other use.
 const TIMESTAMPS_AT: u64 = 64;
 const _: () = assert!(TIMESTAMPS_AT + 8 <= SUPERBLOCK_BYTES);
-/// The size of each node's lock table. The table is small because the digest of every state reads all
-/// of it.
+/// The size of each node's lock table. The table is small because the digest of every state reads the whole table.
 const LOCK_TABLE_BYTES: u64 = 1 << 10;
 /// The number of keys that are tried for one record.
 const KEYS_MAX: u64 = 1 << 20;
@@ -61,13 +62,13 @@ const KEYS_MAX: u64 = 1 << 20;
 pub struct Cluster {
     /// The litmus that runs on the database.
     pub litmus: Rc<Litmus>,
-    /// The shape of the cluster.
+    /// The shape of the cluster: the numbers of memory nodes, replicas and spares.
     pub shape: Shape,
     protocol: String,
     variant: String,
     /// The isolation level that histories must satisfy.
     pub isolation: Isolation,
-    /// The catalog, which is the plan of the memory.
+    /// The catalog of the database, which is the plan of the memory.
     pub catalog: Catalog,
     keys: Vec<u64>,
     /// The keys of filler records, each with its value.
@@ -93,7 +94,7 @@ impl Cluster {
             // The redo log of an ordered index contains whole tree nodes, so the log is larger.
             log_bytes: if litmus.ordered.is_some() { 2 << 10 } else { 1 << 10 },
             chunk_bytes: 4 << 10,
-            // Each coordinator that splits a tree node takes its own chunk.
+            // Each coordinator that splits a tree node takes a chunk of memory for its own use.
             spare_bytes: 4 << 10,
             ..Options::default()
         };
@@ -157,8 +158,8 @@ impl Cluster {
         usize::from(self.litmus.compute_nodes()) + 2
     }
 
-    /// Creates the database of one execution. Services that remember state are new in each execution,
-    /// and every compute node is in its first incarnation.
+    /// Creates the database of one execution. Each execution has new services, so that no state of an earlier
+    /// execution remains, and every compute node is in its first incarnation.
     pub fn database(&self, groups: &[Vec<NodeSlot>]) -> (Arc<Database>, Arc<Service>) {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
         let protocol = protocol.expect("it was looked at before");
@@ -198,7 +199,7 @@ impl Cluster {
         joined
     }
 
-    /// Creates a thread's context, its access to the database. Indexes do not grow.
+    /// Creates a thread's context, which gives the thread access to the database. Indexes do not grow.
     pub fn context(
         &self,
         node: &Arc<ComputeNode>,
@@ -216,11 +217,11 @@ impl Cluster {
         Rc::new(cx)
     }
 
-    /// Loads the initial records, while the cluster is at rest.
+    /// Loads the initial records, while no transaction of the litmus runs.
     ///
     /// # Panics
-    /// If memory cannot be written. While the database is loaded no fault has happened yet, so memory
-    /// can be written.
+    /// Panics if memory cannot be written. No fault happens while the database is loaded, so the memory can be
+    /// written.
     pub fn load(&self, cx: &Rc<Context>) {
         let loaded: Result<u64, Failure> = block_on(async {
             let mut loader = Loader::new(cx, ALL);
@@ -244,8 +245,8 @@ impl Cluster {
         ordered.is_some_and(|ordered| ordered.late.contains(&value))
     }
 
-    /// Gives the tree its shape by the engine's own transactions. The transactions that give the tree
-    /// its shape have a coordinator number that no coordinator of the litmus has.
+    /// Splits the leaves that the litmus names, and inserts the late fillers, with the engine's own transactions.
+    /// These transactions have a coordinator number that no coordinator of the litmus has.
     async fn prepare(&self, cx: &Rc<Context>) -> Result<(), Failure> {
         let Some(ordered) = &self.litmus.ordered else { return Ok(()) };
         let number = self.litmus.coordinators.len() as u32;
@@ -280,12 +281,12 @@ fn schema(litmus: &Litmus) -> TableSchema {
     }
 }
 
-/// The number of late fillers that the last transaction of the loading inserts. A leaf with so little
-/// free room requests a split. The split would be executed before another transaction of the same
-/// coordinator number.
+/// The number of late fillers that the last transaction of the loading inserts. These inserts leave so little free
+/// room in a leaf that the engine requests a split of the leaf. The engine would execute the requested split before
+/// the next transaction with the same coordinator number, so no such transaction follows.
 const TOGETHER: usize = 3;
 
-/// The search for keys of records.
+/// Searches for the keys of the litmus's records, so that each record gets the wanted bucket.
 struct Places<'a> {
     catalog: &'a Catalog,
     litmus: &'a Litmus,
@@ -351,7 +352,7 @@ impl<'a> Places<'a> {
         shards.into_iter().collect()
     }
 
-    /// Returns an earlier record with which this record shares a bin.
+    /// Returns an earlier record whose bin this record must share, if there is one.
     fn partner(&self, record: usize) -> Option<usize> {
         let shares = |set: &&Vec<usize>| set.contains(&record);
         let set = self.litmus.together.iter().find(shares)?;

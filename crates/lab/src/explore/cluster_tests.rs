@@ -1,7 +1,7 @@
 //! Tests of a litmus's small database.
 //!
-//! Invariant checked: neighbouring records are in different groups, records that are put together share
-//! a bin, and too many records are refused.
+//! Invariant checked: neighbouring records are in different groups. Records that the litmus's field `together` names
+//! share a bin. A litmus with too many records is refused.
 
 use super::*;
 

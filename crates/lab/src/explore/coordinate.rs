@@ -1,8 +1,8 @@
 //! A coordinator of a litmus as a coroutine. The coordinator runs its transactions one after another,
 //! with the engine.
 //!
-//! Invariant: the number of tries of a transaction is bounded, so every execution ends. A row holds the
-//! same number in every word of its payload, so a row with two different numbers is torn.
+//! Invariant: each transaction has a limited number of tries, so every execution ends. A row holds the same number in
+//! every word of its payload, so a row with two different numbers is torn.
 
 use super::cluster::{Cluster, TABLE};
 use super::desk::Desk;
@@ -39,7 +39,7 @@ pub struct Part {
     pub cluster: Rc<Cluster>,
     /// The explored cluster.
     pub fabric: ExploreFabric,
-    /// The desk at which the coordinator leaves the results of its transactions.
+    /// The desk: the shared place where the coordinator puts the results of its transactions.
     pub desk: Rc<Desk>,
     /// The number of the coordinator in the litmus.
     pub number: usize,
@@ -119,7 +119,7 @@ impl Part {
             Ok(()) => return (Ended::Committed(once.seen.clone()), true),
             Err(failure) if failure == Failure::user_abort() => return (Ended::Without, true),
             Err(Failure::Abort(AbortReason::UniqueViolation)) => return (Ended::Refused, true),
-            // If an abort reaches this point, it ended the last try that the bound on tries allows.
+            // An abort reaches this point only if it ended the last allowed try of the transaction.
             Err(Failure::Abort(_)) => return (Ended::Without, true),
             Err(failure) => failure,
         };
@@ -144,9 +144,8 @@ impl Part {
     }
 }
 
-/// Returns how a transaction in doubt ended. If a node is down, the function asks again while a mender
-/// (a coroutine that repairs the configuration) is at work, because the answer waits for the change of
-/// the configuration.
+/// Returns how a transaction in doubt ended. If a node is down, the answer depends on the next configuration. So the
+/// function asks again as long as a coroutine repairs the configuration.
 async fn resolve(by: &mut Coordinator, id: TxnId) -> Option<Resolution> {
     loop {
         match by.resolve(id).await {
@@ -163,7 +162,7 @@ async fn resolve(by: &mut Coordinator, id: TxnId) -> Option<Resolution> {
     }
 }
 
-/// One transaction that is tried repeatedly.
+/// The state of one transaction that is tried repeatedly.
 struct Once<'a> {
     cluster: &'a Cluster,
     script: &'a Script,
@@ -213,7 +212,7 @@ impl<'a> Once<'a> {
         Ok(())
     }
 
-    /// Runs the transaction as one call.
+    /// Runs the transaction as one call of the engine, which reads all requested records.
     async fn get(&mut self, by: &mut Coordinator, records: &[RecordIndex]) -> Result<(), Failure> {
         let keys: Vec<u64> = records.iter().map(|&record| self.cluster.key(record)).collect();
         let (seen, torn) = (&mut self.seen, &mut self.torn);
@@ -235,7 +234,7 @@ impl<'a> Once<'a> {
         }
     }
 
-    /// Uses the fetched rows in the order of the steps.
+    /// Processes the fetched rows in the order of the transaction's steps.
     fn take(&mut self, tx: &mut Transaction<'_>, step: usize, known: &[Option<Handle>]) {
         let handle = |record: RecordIndex| known[record.0].expect("it was asked for");
         match self.script.ops[step] {

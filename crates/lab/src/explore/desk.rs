@@ -1,8 +1,8 @@
-//! The desk: the place where the coroutines of one execution leave their results.
+//! The desk: the shared place where the coroutines of one execution put their results.
 //!
-//! Invariant: each execution has one desk. Stamps are true time
-//! ([`tarn_fabric::port::Port::observed`]). The interval of a transaction is the interval that its
-//! caller sees: from the first try to the reply.
+//! Invariant: each execution has one desk. The times in the results are true time
+//! ([`tarn_fabric::port::Port::observed`]). The interval of a transaction is the interval that its caller sees: from
+//! the first try to the reply.
 
 use super::oracle::{Ended, Seen};
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::mix;
 use tarn_store::history::RecordedTxn;
 
-/// The results that coroutines have left.
+/// The results that the coroutines of one execution have put on the desk.
 #[derive(Default)]
 pub struct Left {
     /// The result of each transaction of the litmus, coordinator by coordinator.
@@ -28,15 +28,15 @@ pub struct Left {
     /// The contexts of all threads. Each context has the thread's decisions about transactions in
     /// doubt.
     pub contexts: Vec<Rc<Context>>,
-    /// Pairs of compute nodes. The first node has found that the recovery of the second node, which is
-    /// dead, has ended.
+    /// Pairs of compute nodes. The first node of a pair has found that the recovery of the dead second node has
+    /// ended.
     pub recovered: Vec<(NodeId, NodeId)>,
-    /// Descriptions of events that must not happen.
+    /// Descriptions of events that happened although the engine must prevent them.
     pub failures: Vec<String>,
     /// The transactions that saw a torn row, in which two words have different numbers.
     pub torn: Vec<usize>,
-    /// The phases in which each actor posted its rounds, by actor and round number, counted from 1. The
-    /// phases are kept for traces only.
+    /// The phases in which each actor posted its rounds, by actor and round number, counted from 1. Only executions
+    /// that draw a trace record these phases.
     pub phases: BTreeMap<(usize, u32), String>,
 }
 
@@ -78,9 +78,9 @@ impl Desk {
         (seen.told, seen.ended) = (Some(at.0), ended);
     }
 
-    /// Returns a digest of all results that the coroutines of a compute node have left at the desk. The
-    /// digest omits stamps, because the explorer knows their order. `coordinators` are the coordinators
-    /// of the node.
+    /// Returns a digest of all results that the coroutines of a compute node have put on the desk. The digest omits
+    /// the times of the results, because the explorer knows the order of these times. `coordinators` are the
+    /// coordinators of the node.
     pub fn digest_of(&self, node: NodeId, coordinators: &[usize]) -> u64 {
         let left = &*self.left.borrow();
         let mut text = String::new();

@@ -1,11 +1,10 @@
-//! Finds the errors of a final state.
+//! Finds the errors in a final state of an execution.
 //!
-//! Invariant: four judges share nothing. The checker uses the versions in the recorded history. The
-//! oracle uses the values that callers saw and the final values in memory. The audit uses the memory.
-//! The desk uses the engine's own reports. If a memory node's death destroyed the last copy of some
-//! data, no judge reads memory, because a part of memory cannot be read. If no data has lost its last
-//! copy, memory is read through the last configuration. The interval of a transaction is the interval
-//! that its caller sees: from the first try to the reply.
+//! Invariant: the four judges share no data. The checker uses the versions in the recorded history. The oracle uses
+//! the values that callers saw and the final values in memory. The audit uses the memory. The desk uses the engine's
+//! own reports. If a memory node's death destroyed the last copy of some data, no judge reads memory, because a part
+//! of memory cannot be read. If all data still has a copy, the judges read memory through the last configuration. The
+//! interval of a transaction is the interval that its caller sees: from the first try to the reply.
 
 use super::beside::left_locked;
 use super::cluster::{Cluster, SEED, TABLE};
@@ -30,16 +29,17 @@ use tarn_store::history::{RecordedTxn, enter};
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 
-/// The number of the steward's thread that reads memory. No recovery uses this thread.
+/// The number of the steward's thread that reads the memory for the judges. No recovery runs on this thread.
 const LOOKER: u16 = 32;
 
-/// The pace without pauses, because no other coroutine runs at the same time.
+/// The pace of the sweep has no pauses, because no other coroutine runs at the same time.
 const PACE: Pace = Pace { blocks: usize::MAX, ..Pace::UNPACED };
 
-/// Returns the contents of the records, if memory could be read.
+/// Checks the final state for errors. Returns the contents of the records, if memory could be read.
 ///
 /// # Errors
-/// Describes the first error. More informative kinds of errors come first.
+/// The error describes the first violation that was found. Kinds of violations that give more information are checked
+/// first.
 pub fn judge(
     cluster: &Cluster,
     is_mended: bool,
@@ -65,8 +65,8 @@ pub fn judge(
         return Err(format!("stuck: {} waits for ever", actor.name));
     }
     let memory_died = end.summary.faults.iter().any(|it| matches!(it, Fault::MemoryDied(_)));
-    // A transaction that a death left in doubt keeps its locks. So locks are checked only if no memory
-    // node died.
+    // If the death of a memory node left a transaction in doubt, this transaction keeps its locks. So locks are
+    // checked only if no memory node died.
     if let Some(text) = left_locked(&left, end).filter(|_| !memory_died) {
         return Err(format!("locks: {text}"));
     }
@@ -82,13 +82,13 @@ pub fn judge(
 /// A time later than any event.
 const LATE: Nanos = Nanos(u64::MAX / 2);
 
-/// Returns the recorded transactions, with the decisions about transactions in doubt. Also returns a
-/// contradiction to the reply that a caller got, if there is a contradiction.
+/// Returns the recorded transactions, with the decisions about transactions in doubt. If a decision contradicts the
+/// reply that a caller got, the function also returns this contradiction.
 fn history(left: &Left) -> (Vec<RecordedTxn>, Option<String>) {
     let decided = left.contexts.iter().flat_map(|cx| cx.decisions());
     let mut all = recorded(left);
-    // If a transaction is still undecided after the recovery of its node, the recovery found no log of
-    // it.
+    // If a transaction is still undecided after the recovery of its node, the recovery found no log of this
+    // transaction.
     let is_over = |txn: &RecordedTxn| left.recovered.iter().any(|(_, dead)| *dead == txn.id.node());
     let entered = enter(&mut all, decided, is_over);
     (all, entered.contradictions.into_iter().next())
@@ -112,7 +112,7 @@ fn recorded(left: &Left) -> Vec<RecordedTxn> {
     all
 }
 
-/// Returns the contents of the records, read while the cluster is at rest.
+/// Returns the contents of the records, which the function reads when no coordinator runs any more.
 fn look(cluster: &Cluster, left: &Left, end: &End<'_>) -> Result<Vec<Content>, String> {
     let node = cluster.join(&left.contexts[0].node.database, cluster.steward());
     let port = end.port(cluster.steward(), LOOKER, SEED);
@@ -139,9 +139,9 @@ fn look(cluster: &Cluster, left: &Left, end: &End<'_>) -> Result<Vec<Content>, S
     looked.unwrap_or_else(|failure: Failure| Err(format!("memory: it cannot be read: {failure}")))
 }
 
-/// Compute nodes may hold the locks in local memory. In this case, remains of a dead node in local
-/// memory might block other transactions for ever. So the judge takes a snapshot now, and the snapshot
-/// must show the records that memory holds.
+/// Compute nodes may hold the locks in local memory. With such a protocol, locks that a dead node left in local
+/// memory might block other transactions for ever. So the judge takes a snapshot now, and the snapshot must show the
+/// records that memory holds.
 async fn probe(
     cluster: &Cluster,
     cx: &Rc<Context>,
@@ -164,7 +164,7 @@ async fn probe(
     })
 }
 
-/// The retry rule of a coordinator that runs alone.
+/// The retry rule of the coordinator that takes the snapshot after all other coordinators have ended.
 const PROBE: Retry =
     Retry { deadline: None, tries_max: 2, pause_first_ns: 1, pause_max_ns: 1, patient_tries: 1 };
 
@@ -205,7 +205,7 @@ async fn contents(
     })
 }
 
-/// Describes results that no order of the transactions can give.
+/// Describes the results of the transactions, if no order of the transactions can give these results.
 fn unexplained(cluster: &Cluster, left: &Left, contents: Option<&[Content]>) -> String {
     let litmus = &cluster.litmus;
     let mut text = "values: no order of the transactions gives".to_owned();

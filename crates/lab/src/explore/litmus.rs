@@ -1,9 +1,9 @@
-//! A litmus: a few transactions on a few records, and the result that would be wrong. A TOML file
+//! A litmus: a few transactions on a few records, and a description of the result that would be wrong. A TOML file
 //! describes the litmus.
 //!
-//! Invariant: a litmus names no protocol. Unknown keys, steps without a meaning, and outcomes that no
-//! order of the transactions gives are errors, and each error names the file. The files of the
-//! repository are part of the program.
+//! Invariant: a litmus names no protocol. A file is refused if it has an unknown key, a step without a meaning, or an
+//! outcome that no order of the transactions gives. The error names the file. The files of the repository are part of
+//! the program.
 
 use super::oracle;
 use super::ranges::{self, FileOrdered, Ordered};
@@ -19,8 +19,8 @@ use tarn_store::ids::UsageError;
 
 /// The largest number of compute nodes of a litmus.
 pub const COMPUTE_NODES_MAX: u16 = 3;
-/// The largest number of transactions of one litmus. The number is small because the oracle tries all
-/// their orders.
+/// The largest number of transactions of one litmus. The number is small because the oracle tries all orders of these
+/// transactions.
 const TRANSACTIONS_MAX: usize = 6;
 /// The largest number of tries of one transaction.
 const TRIES_MAX: u32 = 3;
@@ -55,8 +55,8 @@ pub struct Litmus {
     pub wrong: String,
     /// The layout of the litmus's records.
     pub layout: Layout,
-    /// Whether the litmus is valid for every layout of records. A litmus is valid for every layout if
-    /// its file names no layout.
+    /// Whether the litmus may run with every layout of records. A litmus whose file names no layout may run with
+    /// every layout.
     pub any_layout: bool,
     /// The ordered index of the litmus, by the values of records, if the litmus has an index.
     pub ordered: Option<Ordered>,
@@ -64,12 +64,12 @@ pub struct Litmus {
     pub records: Vec<String>,
     /// The initial contents of the records.
     pub initial: Vec<Content>,
-    /// Sets of records that share one bin of the index, so that one record takes a slot that another
-    /// record left.
+    /// Sets of records. The records of one set share one bin of the index, so that one record can take a slot that
+    /// another record has freed.
     pub together: Vec<Vec<usize>>,
     /// The coordinators and their transactions.
     pub coordinators: Vec<Crew>,
-    /// The compute nodes that may be lost, if any may be lost.
+    /// The compute nodes that may be lost in the litmus, if there are any.
     pub mortal: Vec<u16>,
     /// The number of tries of each transaction.
     pub tries: u32,
@@ -77,15 +77,15 @@ pub struct Litmus {
     pub shapes: Vec<Shape>,
 }
 
-/// One coordinator and its transactions, which it runs in order.
+/// One coordinator and the list of transactions that it runs in this order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Crew {
     /// The compute node of the coordinator.
     pub node: u16,
     /// Whether the coordinator remembers the addresses at which it saw records.
     pub remembers: bool,
-    /// The coordinator whose loss starts this one. This coordinator begins when the other coordinator's
-    /// node is lost, and takes the number of the other coordinator.
+    /// The coordinator that this coordinator succeeds. This coordinator begins when the node of the other coordinator
+    /// is lost, and it takes the coordinator number of the other.
     pub succeeds: Option<usize>,
     /// The transactions of the coordinator.
     pub transactions: Vec<Script>,
@@ -198,8 +198,8 @@ struct File {
     coordinator: Vec<FileCrew>,
     /// The compute nodes that may be lost. If the file names none, all compute nodes may be lost.
     mortal: Option<Vec<u16>>,
-    /// The results that are right if all transactions commit. The file must state every such result,
-    /// and no other result.
+    /// The results that are right if all transactions commit. The file must state all of these results, and no other
+    /// result.
     #[serde(default)]
     outcome: Vec<BTreeMap<String, Stated>>,
 }
@@ -219,7 +219,7 @@ fn one() -> u32 {
 }
 
 impl File {
-    /// Returns the litmus, which is not validated yet, and the results that its file states.
+    /// Returns the litmus before validation, and the results that the litmus's file states.
     fn litmus(self, name: &str) -> Result<(Litmus, Vec<Vec<Content>>), String> {
         let records: Vec<String> = self.records.keys().cloned().collect();
         let initial = by_name(&self.records, &records)?;
@@ -263,8 +263,7 @@ impl File {
 }
 
 impl Litmus {
-    /// Checks that the results that the file states are the results that the orders of its transactions
-    /// give.
+    /// Checks that the file states exactly the results that the orders of the litmus's transactions give.
     fn compare(&self, stated: &[Vec<Content>]) -> Result<(), String> {
         let mut stated = stated.to_vec();
         stated.sort_unstable();

@@ -1,7 +1,7 @@
 //! Tests of litmus files.
 //!
-//! Invariant checked: each file of the litmus folder is part of the program and can be read. A bad file
-//! is refused, and the error names the place of the mistake.
+//! Invariant checked: each file of the litmus folder is part of the program and can be read. A litmus file with a
+//! mistake is refused, and the error names the place of the mistake.
 
 use super::*;
 

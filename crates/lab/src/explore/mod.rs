@@ -1,15 +1,15 @@
 //! Runs litmuses under every order that the contract allows, with the explorer of `tarn-sim`.
 //!
-//! Map of the description of a litmus: [`litmus`] is the file, [`script`] its language (`parse.rs`
-//! reads it), [`ranges`] its ordered index, and [`shape`] the cluster on which it runs. [`cluster`] is
-//! the small database of one litmus, and [`model`] is the explorer's model of it. The model contains
-//! coordinators ([`coordinate`]), keepers that recover lost nodes ([`recovery`]) with the membership
-//! [`service`], the local state of compute nodes ([`beside`]), and the judges ([`judge`], [`oracle`]).
-//! [`order`] lists the items to explore, [`run`] explores them, and [`report`] reports the results.
+//! Map: [`litmus`] reads the file of a litmus, and [`script`] defines the file's language (`parse.rs` reads this
+//! language). [`ranges`] is the litmus's ordered index, and [`shape`] is the cluster on which the litmus runs.
+//! [`cluster`] is the small database of one litmus, and [`model`] is the explorer's model of the litmus. The model
+//! consists of coordinators ([`coordinate`]), keepers that recover lost nodes ([`recovery`]), and the membership
+//! [`service`]. The local state of compute nodes ([`beside`]) and the judges ([`judge`], [`oracle`]) also belong to
+//! the model. [`order`] lists the items to explore, [`run`] explores these items, and [`report`] reports the results.
 //! [`diagram`] draws a schedule.
 //!
-//! Invariant: no litmus and no judge names a protocol, so each registered protocol runs the whole
-//! suite. An item and a schedule determine the effect of the schedule, byte for byte.
+//! Invariant: no litmus and no judge names a protocol, so the whole suite runs with each registered protocol. The
+//! replay of a schedule of an item always has the same result, byte for byte.
 
 pub mod beside;
 pub mod cluster;

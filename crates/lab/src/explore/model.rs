@@ -1,8 +1,8 @@
-//! A litmus as the explorer's model. The model loads the memory, builds the coroutines and judges their
-//! results.
+//! Turns a litmus into the explorer's model. The model loads the memory, builds the coroutines and checks the
+//! coroutines' results.
 //!
-//! Invariant: an execution begins with its own desk, database and contexts. The only thing that passes
-//! from one execution to the next is the loaded memory, which the explorer restores.
+//! Invariant: an execution begins with its own desk, database and contexts. Only the loaded memory passes from one
+//! execution to the next, and the explorer restores this memory before each execution.
 
 use super::beside;
 use super::cluster::{Cluster, SEED};
@@ -30,7 +30,7 @@ const MENDERS: u16 = 8;
 
 type Coroutine = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The keepers that wait for the loss of a node.
+/// The keepers: coroutines that wait for the loss of a node and then repair the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Care {
     /// Whether compute nodes may be lost, so that a keeper (a coroutine that repairs the cluster) must
@@ -40,13 +40,13 @@ pub struct Care {
     pub repairs: bool,
     /// Whether the keeper may be lost as well, so that the model has two keepers.
     pub has_deputy: bool,
-    /// The number of tries that each transaction has in addition to the litmus's number. The number is
-    /// one try for each memory node that the execution may lose.
+    /// The number of tries that each transaction has beyond the number in the litmus. Each transaction gets one more
+    /// try for each memory node that the execution may lose.
     pub more_tries: u32,
 }
 
 impl Care {
-    /// Returns the keepers that this budget needs.
+    /// Returns the keepers that an execution with these possible faults needs.
     pub fn of(faults: &FaultBudget, shape: Shape, crashes: u32) -> Care {
         let recovers = faults.compute + faults.zombie > 0;
         let repairs = faults.memory > 0 && shape.replicas > 1;
@@ -93,11 +93,11 @@ impl LitmusModel {
         self.broken.get()
     }
 
-    /// Returns missing results: some order of the litmus's transactions gives them, but no final state
-    /// without a fault had them. A litmus with a successor that waits for a death has no missing
-    /// results. Under snapshot isolation, the explorer must also reach a result that no order gives, if
-    /// snapshots give such a result. A variant in which the explorer never finds write skew does not
-    /// have the isolation that it claims. (Ordered indexes may be locked in spite of this.)
+    /// Returns the missing results: results that some order of the litmus's transactions gives, but that no final
+    /// state without a fault had. If a coordinator of the litmus waits for the death of another one, no result counts
+    /// as missing. Under snapshot isolation, the explorer must also reach a result that no order gives, if snapshots
+    /// give such a result. A variant in which the explorer never finds write skew does not have the isolation that it
+    /// claims. (A protocol may still lock ordered indexes under snapshot isolation.)
     pub fn not_reached(&self) -> Vec<String> {
         let litmus = &self.cluster.litmus;
         if litmus.coordinators.iter().any(|crew| crew.succeeds.is_some()) {
@@ -128,7 +128,7 @@ impl LitmusModel {
         Rc::clone(&self.desk.borrow())
     }
 
-    /// Makes all later executions record in which phases rounds were posted.
+    /// Makes all later executions record the phases in which rounds were posted.
     pub fn watch(&self) {
         self.watched.set(true);
     }
@@ -164,8 +164,8 @@ impl LitmusModel {
         slots.map(|slot| self.cluster.join(database, self.cluster.node(slot))).collect()
     }
 
-    /// Makes the local state of the litmus's compute nodes a part of the explored state. The steward
-    /// and the deputy never receive lock requests, so their local state is omitted.
+    /// Tells the explorer that the local state of the litmus's compute nodes is a part of the explored state. The
+    /// steward and the deputy never receive lock requests, so their local state is omitted.
     fn keep(&self, fabric: &ExploreFabric, nodes: &[Arc<ComputeNode>]) {
         let count = usize::from(self.cluster.litmus.compute_nodes());
         let keeps = |node: &Arc<ComputeNode>| node.services().is_some() || node.readers().is_some();
@@ -177,7 +177,7 @@ impl LitmusModel {
         }
     }
 
-    /// Returns the actor with the start and the protection from faults that the litmus gives it.
+    /// Returns the actor with its conditions: when it starts, and whether faults may hit it, as the litmus says.
     fn fated(&self, actor: Actor, crew: &Crew) -> Actor {
         let litmus = &self.cluster.litmus;
         let actor = match litmus.mortal.contains(&crew.node) {
@@ -190,7 +190,7 @@ impl LitmusModel {
         }
     }
 
-    /// Lists the tasks of keepers: each node that may be lost, with its keeper.
+    /// Lists the tasks of keepers. Each task names a node that may be lost, and the keeper that repairs this loss.
     fn tasks(&self) -> Vec<Task> {
         let Care { recovers, repairs, has_deputy, .. } = self.care;
         let cluster = &self.cluster;
@@ -281,12 +281,12 @@ impl LitmusModel {
     }
 }
 
-/// A task of a keeper, to be done when a node is lost.
+/// A task of a keeper, which the keeper begins when a node is lost.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     by: NodeId,
     thread: u16,
-    /// The node that does the task first, until that node is lost.
+    /// The node whose keeper has the same task with priority, until that node is lost.
     after: Option<NodeId>,
     lost: Trigger,
 }
@@ -333,9 +333,9 @@ impl Model for LitmusModel {
             fabric.share(move || recovery::digest(&cluster, &database));
         }
         if repairs {
-            // The configurations count a mender (a coroutine that repairs the configuration) as long as
-            // the execution lasts, even before the mender has started. So a coordinator that meets a
-            // dead node waits for the next configuration.
+            // The database is told that a coroutine repairs the configuration for as long as the execution lasts. So
+            // a coordinator that meets a dead node waits for the next configuration, even if the repair has not
+            // started yet.
             std::mem::forget(database.configurations.begin_repairing());
         }
         if repairs || self.care.has_deputy {

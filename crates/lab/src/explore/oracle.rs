@@ -1,14 +1,13 @@
 //! The oracle: it computes the possible results of a litmus's transactions. The oracle tries every
 //! order of the transactions, one after another.
 //!
-//! Invariant: this module knows values only, neither versions nor protocols, and so is independent of
-//! the checker of histories. The results are right if some order of the transactions that took effect
-//! gives the result of every read and the final contents. In this order, a transaction that ended
-//! before another transaction began must come first. Under snapshot isolation the order is the order of
-//! commits. Each transaction reads a snapshot: the contents after some of the transactions before it.
-//! The snapshot of a transaction includes all transactions that had ended before the transaction began.
-//! No transaction that commits between this snapshot and the transaction's own commit writes a record
-//! that the transaction writes.
+//! Invariant: this module knows only values, and neither versions nor protocols. So the oracle is independent of the
+//! checker of histories. The results are right if some order of the transactions that took effect gives the result of
+//! every read and the final contents. If one transaction ended before another transaction began, the order must
+//! contain the ended transaction first. Under snapshot isolation the order is the order of commits. Each transaction
+//! reads a snapshot: the contents after some of the transactions before it. The snapshot of a transaction includes
+//! all transactions that had ended before the transaction began. No transaction that commits between this snapshot
+//! and the transaction's own commit writes a record that the transaction writes.
 
 use super::litmus::Litmus;
 use super::script::{Content, RecordIndex, Saw, Script};
@@ -63,8 +62,8 @@ pub fn results(litmus: &Litmus, isolation: Isolation) -> Vec<Vec<Content>> {
     all
 }
 
-/// Returns whether some order explains the results and the final contents. `left` is the final
-/// contents, or `None` if memory could not be read.
+/// Returns whether some order of the transactions gives the results that the callers saw and the final contents.
+/// `left` is the final contents, or `None` if memory could not be read.
 pub fn explains(
     (litmus, isolation): (&Litmus, Isolation),
     seen: &[Seen],
@@ -88,14 +87,14 @@ struct Orders<'a> {
     litmus: &'a Litmus,
     scripts: &'a [&'a Script],
     seen: &'a [Seen],
-    /// The transactions that every order must contain.
+    /// For each transaction, whether every order must contain it.
     must: &'a [bool],
     isolation: Isolation,
 }
 
 /// The first part of an order of transactions.
 struct Path {
-    /// The transactions that the first part of the order contains.
+    /// For each transaction, whether the first part of the order contains it.
     done: Vec<bool>,
     /// The transactions of the first part of the order, in order, each with the records that it wrote.
     commits: Vec<(usize, Vec<RecordIndex>)>,
@@ -111,9 +110,9 @@ impl Path {
 }
 
 impl Orders<'_> {
-    /// Goes through every order that begins with `done`. The function passes to `is_it` the contents
-    /// after each beginning, and whether the order may end there. Returns whether `is_it` returned true
-    /// for any beginning.
+    /// Tries every order that begins with the transactions of `path`. For each longer beginning of an order, the
+    /// function calls `is_it` with the contents after it. The second argument of `is_it` says whether the order may
+    /// end there. Returns whether `is_it` returned true for any beginning.
     fn walk(&self, path: &mut Path, is_it: &mut dyn FnMut(&[Content], bool) -> bool) -> bool {
         let whole = self.must.iter().zip(&path.done).all(|(must, done)| !must || *done);
         if is_it(path.contents.last().expect("the initial ones"), whole) {
@@ -144,9 +143,9 @@ impl Orders<'_> {
         false
     }
 
-    /// Returns the contents after the transaction `next` and the records that it wrote. The result is
-    /// `None` if `next` cannot commit now with a snapshot after `from` commits. The result is also
-    /// `None` if the results of `next` would differ from the results that its caller saw.
+    /// Returns the contents after the transaction `next`, and the records that `next` wrote. The result is `None` if
+    /// `next` cannot commit now with a snapshot after `from` commits. The result is also `None` if the results of
+    /// `next` would differ from the results that its caller saw.
     fn commit(
         &self,
         next: usize,
@@ -167,7 +166,7 @@ impl Orders<'_> {
         let mut after = path.contents.last().expect("the initial ones").clone();
         written.iter().for_each(|it| after[it.0] = own[it.0]);
         if !written.is_empty() && ordered.is_some_and(|it| it.refuses(&after)) {
-            // By now another record, which is not in the transaction's snapshot, has the same value.
+            // Another record has taken the same value since the transaction's snapshot.
             reads = None;
         }
         let is_as_seen = match &self.seen[next].ended {
@@ -202,7 +201,7 @@ impl Orders<'_> {
             || self.same_coordinator_before(one, other)
     }
 
-    /// Whether `at` is an earlier transaction of `next`'s coordinator.
+    /// Returns whether the transaction `at` precedes the transaction `next` in the same coordinator's list.
     fn same_coordinator_before(&self, at: usize, next: usize) -> bool {
         let mut first = 0;
         for crew in &self.litmus.coordinators {

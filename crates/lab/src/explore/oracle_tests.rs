@@ -1,6 +1,6 @@
 //! Tests of the oracle.
 //!
-//! Invariant checked: each isolation level allows its results, and no other results.
+//! Invariant checked: the oracle allows exactly the results that each isolation level allows.
 
 use super::*;
 
@@ -29,8 +29,8 @@ fn write_skew_has_two_results_and_not_the_third() {
 
 #[test]
 fn real_time_and_doubt_count() {
-    // The second transaction read the value that the first transaction wrote. But the caller of the
-    // second transaction had its reply before the first transaction began, so no order allows this.
+    // The second transaction read the value that the first transaction wrote. But the caller of the second
+    // transaction had its reply before the first transaction began. So no order of the transactions allows this read.
     let late = [committed(5, 9, &[Some(0)]), committed(1, 3, &[Some(1)])];
     assert!(!explains((&skew(), STRICT), &late, None));
     // A transaction in doubt may have taken effect or not. A transaction that never began took no
@@ -95,7 +95,8 @@ fn snapshots_give_nothing_else() {
 #[test]
 fn a_reader_beside_snapshots_may_see_an_order_that_the_writers_do_not_have() {
     let litmus = Litmus::load("read-only-anomaly").expect("a litmus");
-    // The withdrawal has not seen the deposit. The reader has seen only the deposit.
+    // The transaction that withdraws money has not read the deposit. The transaction that only reads has read the
+    // deposit, but not the withdrawal.
     let seen =
         [committed(1, 2, &[]), committed(0, 9, &[Some(0)]), committed(3, 4, &[Some(0), Some(20)])];
     let left = [Some(1), Some(20)];

@@ -1,8 +1,8 @@
-//! The order for an exploration: which litmuses, on which shapes, with which faults, within which
-//! bounds.
+//! The order for an exploration: the litmuses, shapes and faults to explore, and the bounds at which the exploration
+//! stops.
 //!
-//! Invariant: an item is explored in the same way in every order that contains it. The replay command
-//! of an item names everything that the item depends on.
+//! Invariant: the exploration of an item does not depend on the other items of the order. The replay command of an
+//! item names everything that the item depends on.
 
 use super::litmus::Litmus;
 use super::shape::Shape;
@@ -30,7 +30,7 @@ pub enum FaultKind {
     Compute,
     /// A compute node is declared dead and recovered, but continues to run meanwhile.
     Zombie,
-    /// A memory node dies. If its groups have copies, one copy is promoted, and a spare node is filled.
+    /// A memory node dies. If copies of its data exist, the cluster promotes one copy and fills a spare node.
     Memory,
 }
 
@@ -48,10 +48,9 @@ impl FaultKind {
         }
     }
 
-    /// Returns how many faults of this kind one execution may have on this shape. A group that has
-    /// several copies never loses its last copy. The remaining crashes are crashes of compute nodes,
-    /// including the node that repairs the configuration, if the protocol `recovers` from crashes of
-    /// compute nodes.
+    /// Returns how many faults of this kind one execution may have on this shape. A group that has several copies
+    /// never loses its last copy. If the protocol `recovers` from crashes of compute nodes, the remaining crashes hit
+    /// compute nodes. The node that repairs the configuration may crash too.
     pub fn budget(self, crashes: u32, shape: Shape, recovers: bool) -> FaultBudget {
         let mut budget = FaultBudget::NONE;
         match self {
@@ -83,7 +82,7 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// An order for an exploration.
+/// An order for an exploration, with all options that the user can choose.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The names or files of litmuses. The name `all` means all litmuses of the program.
@@ -173,7 +172,7 @@ impl Order {
                 for shape in self.shapes(&litmus) {
                     let item = |fault| Item { litmus: litmus.clone(), shape, fault };
                     let kinds = self.faults().into_iter();
-                    // A kind of fault is omitted if the protocol does not promise to recover from it.
+                    // The items omit a kind of fault if the protocol does not promise to recover from this kind.
                     let kinds = kinds.filter(|kind| match kind {
                         FaultKind::None => true,
                         FaultKind::Compute | FaultKind::Zombie => caps.crash_recovery,
@@ -186,8 +185,8 @@ impl Order {
         if items.is_empty() { Err(self.nothing_left()) } else { Ok(items) }
     }
 
-    /// Returns the error for an order without items. Either the protocol promises none of the requested
-    /// features, or no litmus takes the requested layout.
+    /// Returns the error for an order without items. An order has no items if the protocol promises none of the
+    /// requested features, or if no litmus may run with the requested layout.
     fn nothing_left(&self) -> UsageError {
         let (protocol, litmuses) = (&self.protocol, self.litmuses.join(" "));
         let (field, value, allowed) = match self.fault {

@@ -28,7 +28,8 @@ fn an_order_of_which_nothing_is_left_is_refused() {
     let order = Order { crashes: 1, ..Order::all("drtm", "corrected") };
     let deadly = Order { fault: Some(FaultKind::Memory), ..order.clone() };
     assert_eq!(refused(deadly), "fault = memory; allowed: a death that drtm promises to survive");
-    // Every registered protocol offers ranges by now, so this test calls the error directly.
+    // All registered protocols offer ranges, so no order of a protocol causes this error. So this test calls the
+    // function that makes the error directly.
     let ranges = Order { litmuses: vec!["merge-scan".into()], ..order };
     let told = ranges.nothing_left().to_string();
     assert!(told.starts_with("litmus = merge-scan; allowed: without ranges"), "{told}");

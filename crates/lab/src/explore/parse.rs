@@ -1,7 +1,7 @@
 //! Reads the steps of litmus files from their text.
 //!
-//! Invariant: a step that cannot be read is refused, and the error lists the allowed steps.
-//! [`super::script`] gives the meaning of steps that can be read.
+//! Invariant: a step that cannot be read is refused, and the error lists the allowed steps. [`super::script`] defines
+//! the meaning of the steps.
 
 use super::ranges::Range;
 use super::script::{Base, Expression, Op, RecordIndex};

@@ -1,9 +1,10 @@
-//! The ordered index of a litmus: which records have entries in it, and the entries that a scan of it must show.
+//! The ordered index of a litmus: the records that have entries in this index, and the entries that a scan of the
+//! index must show.
 //!
-//! Invariant: the index orders records by their values, then by name. Keys of records ascend with their
-//! names, so the order by key and the order by name are the same. This module knows values only, and
-//! the results of the engine's trees are compared with its results. Fillers are records that no script
-//! names. Fillers give trees their shape and never change.
+//! Invariant: the index orders records by their values, then by name. Keys of records ascend with their names, so the
+//! order by key and the order by name are the same. This module knows only values. The judges compare the results of
+//! the engine's trees with the results of this module. Fillers are records that no script names. Fillers only fill
+//! the leaves of the tree, and their values never change.
 
 use super::litmus::Litmus;
 use super::script::{Content, RecordIndex};
@@ -16,7 +17,7 @@ use tarn_store::schema::{ColumnId, INDEX_KEY_BYTES_MAX, IndexId, IndexPart, Tabl
 
 /// The only index of the table.
 pub const INDEX: IndexId = IndexId(0);
-/// The largest number of fillers of a litmus. This number of fillers fills a few leaves.
+/// The largest number of fillers of a litmus. A few leaves have room for this number of fillers.
 const FILLERS_MAX: usize = 200;
 
 /// The ordered index of a litmus.
@@ -26,10 +27,10 @@ pub struct Ordered {
     pub unique: bool,
     /// The values of the fillers, ascending. Each value belongs to one filler.
     pub fillers: Vec<u64>,
-    /// The values whose leaves are split before all other changes.
+    /// The values that select leaves: the leaf of each value is split before all other changes.
     pub splits: Vec<u64>,
-    /// The values of fillers that transactions insert after the splits. Loading alone fills leaves only
-    /// to three quarters.
+    /// The values of fillers that transactions insert after the splits. Late fillers are needed because loading fills
+    /// leaves only to three quarters.
     pub late: Vec<u64>,
 }
 
@@ -39,12 +40,12 @@ pub struct Ordered {
 pub struct FileOrdered {
     #[serde(default)]
     unique: bool,
-    /// The ranges of the values of fillers. Both ends of a range are included.
+    /// The ranges of the values of fillers. Each range includes its smallest and its largest value.
     #[serde(default)]
     fillers: Vec<(u64, u64)>,
     #[serde(default)]
     splits: Vec<u64>,
-    /// The ranges of the values of late fillers. Both ends of a range are included.
+    /// The ranges of the values of late fillers. Each range includes its smallest and its largest value.
     #[serde(default)]
     late: Vec<(u64, u64)>,
 }
@@ -84,7 +85,7 @@ impl FileOrdered {
 pub struct Range {
     /// The smallest value of the range.
     pub from: u64,
-    /// The largest value of the range, which is included.
+    /// The largest value of the range; the range includes this value.
     pub to: u64,
     /// The largest number of entries that the scan shows, if a limit is given.
     pub limit: Option<u32>,
@@ -113,7 +114,7 @@ pub enum Holder {
     Nobody,
 }
 
-/// An entry as a scan saw it.
+/// An entry that a scan saw: the value, and the holder of this value.
 pub type Entry = (u64, Holder);
 
 impl Ordered {
@@ -150,7 +151,7 @@ impl Ordered {
     }
 }
 
-/// Returns the request to change the shape of the tree at the leaf to which a value belongs.
+/// Returns a request to change the tree's shape: the change concerns the leaf to which `value` belongs.
 pub fn work(task: TreeTask, value: u64) -> TreeWork {
     let mut key: KeyBytes = [0; INDEX_KEY_BYTES_MAX];
     key[..8].copy_from_slice(&value.to_be_bytes());

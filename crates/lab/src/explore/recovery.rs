@@ -1,11 +1,11 @@
-//! Keepers: coroutines that recover compute nodes, promote backups and fill spares. This file also
-//! computes digests of the state outside of memory on which the keepers and the coordinators depend.
+//! Keepers: coroutines that recover compute nodes, promote backups and fill spares. This file also computes digests
+//! of the state that is not in memory and on which keepers and coordinators depend.
 //!
-//! Invariant: keepers use the engine's own recovery and mending, and begin by declaring the lost node
-//! dead. A keeper tries a refused step again after a change of the state. The judge finds a keeper that
-//! never ends. A keeper does not remove locks without a log, because the transactions that meet these
-//! locks remove them. Before the judge checks for remaining locks, it removes the locks without a log
-//! that no transaction met.
+//! Invariant: keepers use the engine's own functions for recovery and repair, and they first declare the lost node
+//! dead. If the engine refuses a step, the keeper tries the step again when the state has changed. The judge reports
+//! a keeper that never ends. A keeper does not remove locks without a log, because the transactions that meet these
+//! locks remove them. Before the judge checks for remaining locks, it removes the locks without a log that no
+//! transaction met.
 
 use super::cluster::Cluster;
 use super::desk::Desk;
@@ -22,13 +22,14 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::mix;
 use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
-/// The time that a keeper waits before it tries again. This time is longer than one reading of the
-/// clock takes.
+/// The time that a keeper waits before it tries again. The waiting time is longer than the time that one reading of
+/// the clock takes.
 pub const LOOK_AGAIN: Nanos = Nanos(1_000);
-/// No member is expelled for being slow, because the scheduler chooses which members are lost and
-/// expelled.
+/// The membership service expels no member for being slow, because the explorer's scheduler chooses the members that
+/// are lost and expelled.
 const TERMS: Terms = Terms { patience_ns: u64::MAX / 2, look_every_ns: LOOK_AGAIN.0 };
-/// The pace has no pauses, because the scheduler chooses which steps happen in between.
+/// The recovery makes no pauses, because the explorer's scheduler chooses the steps that happen between two steps of
+/// the recovery.
 const PACE: Pace =
     Pace { blocks: usize::MAX, pause_ns: 0, look_every_ns: LOOK_AGAIN.0, ..Pace::UNPACED };
 
@@ -47,8 +48,8 @@ impl Keeper {
         self.cx.database().membership.standing(node)
     }
 
-    /// Returns whether it is too early for this keeper to begin its work. The work of the second keeper
-    /// is too early while the first keeper's node is a member and has not done the work.
+    /// Returns whether this keeper must not begin its work yet. The second keeper must not begin as long as the first
+    /// keeper's node is a member and the repair is not done.
     fn is_early(&self) -> bool {
         self.after.is_some_and(|first| self.standing(first) == Standing::Member)
     }
@@ -68,7 +69,7 @@ impl Keeper {
                 match recovery::recover(&self.cx, dead).await {
                     Ok(Attempt::Recovered(_) | Attempt::Done) => break,
                     Ok(Attempt::NotNow) => {}
-                    // This keeper's node is no member any more, so another keeper continues its work.
+                    // This keeper's node is no longer a member, so another keeper continues the recovery.
                     Ok(Attempt::Refused) => return,
                     Err(_) if self.is_fenced() => return,
                     // A memory node died during the recovery, so the keeper tries again.
@@ -104,9 +105,9 @@ impl Keeper {
         }
     }
 
-    /// Returns whether the map of groups needs no further repair. A keeper begins this work when a
-    /// memory node has died. As long as the death is neither in the map nor reported, the map still
-    /// needs repair.
+    /// Returns whether the map of groups needs no further repair. A keeper calls this function after the death of a
+    /// memory node. If the map does not show this death, and no keeper has reported it yet, the map still needs
+    /// repair.
     fn is_mended(&self) -> bool {
         let configurations = &self.cx.database().configurations;
         let open = configurations.open();
@@ -117,7 +118,7 @@ impl Keeper {
     }
 }
 
-/// Returns a digest of all that coordinators may learn of the cluster by other ways than memory.
+/// Returns a digest of all facts about the cluster that coordinators may learn without reading memory.
 pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
     let nodes = (0..cluster.compute_nodes() as u16).map(|slot| cluster.node(slot));
     let standing = |node: NodeId| match database.membership.standing(node) {
@@ -138,7 +139,7 @@ pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
     if database.protocol.needs().locks { mix(first ^ of_shards(cluster, database)) } else { first }
 }
 
-/// Returns a digest of the owners of the shards, and of the nodes that have acknowledged the loss of an owner.
+/// Returns a digest of the owners of the shards, and of the nodes that have acknowledged the loss of a shard's owner.
 fn of_shards(cluster: &Cluster, database: &Database) -> u64 {
     let membership = &*database.membership;
     let word = |shard: &ShardId| membership.shard(*shard).map_or(0, ShardEntry::word);
@@ -154,8 +155,8 @@ fn of_shards(cluster: &Cluster, database: &Database) -> u64 {
 /// A value that separates two groups in the digest. The value names no memory node.
 const SEPARATOR: tarn_fabric::address::NodeSlot = tarn_fabric::address::NodeSlot(u16::MAX);
 
-/// Returns a digest of the state that only keepers see: which node claimed which recovery, and which
-/// keepers are at work.
+/// Returns a digest of the state that only keepers see: the node that claimed each recovery, and the keepers that are
+/// at work.
 pub fn keepers_digest(database: &Database, service: &Service) -> u64 {
     let configurations = &database.configurations;
     let mut digest = mix(service.claims() ^ mix(database.membership.view().0));

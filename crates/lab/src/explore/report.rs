@@ -1,8 +1,8 @@
-//! The results of an order: one row for each item, and the sum of all rows.
+//! The results of an exploration: one row for each item, and the sum of all rows.
 //!
-//! Invariant: the word "exhausted" is taken from the explorer. The sum is called exhausted only if
-//! every row is. Each state, execution or step is counted once, in the exploration in which it
-//! happened. Rates are per second of real time.
+//! Invariant: a row is "exhausted" only if the explorer reports that it tried all executions of the item. The sum is
+//! "exhausted" only if every row is exhausted. Each state, execution or step is counted once, in the exploration in
+//! which it happened. Rates are per second of real time.
 
 use super::order::{FaultKind, Item, Order};
 use crate::harness::layout::Layout;
@@ -13,17 +13,18 @@ use std::fmt;
 use std::time::Duration;
 use tarn_sim::explore::{Bound, Explored, Outcome};
 
-/// The name of the bound of an item whose time was over.
+/// The name of the bound that stopped an item whose time was over.
 pub(super) const GAVE_UP: &str = "budget";
 
-/// One violation, after its schedule was made smaller.
+/// One violation, with the smallest schedule to which the explorer could shrink it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Found {
     /// A description of the violation.
     pub text: String,
     /// The number of verbs that landed and of other events.
     pub steps: usize,
-    /// The number of choices of the execution: lines, starts and faults.
+    /// The number of choices in the execution: which line lands next, which coroutine starts, and which fault
+    /// happens.
     pub transitions: u32,
     /// The schedule, which is the list of choices.
     pub schedule: String,
@@ -44,12 +45,12 @@ pub struct Row {
     pub executions: u64,
     /// The number of different states.
     pub states: u64,
-    /// The number of different final states. Each final state was judged.
+    /// The number of different final states. The judges checked each of these final states.
     pub judged: u64,
-    /// The number of steps that were executed. Steps that were repeated to return to a choice are
-    /// included.
+    /// The number of steps that were executed. The number of steps includes the steps that the explorer repeated to
+    /// return to an earlier choice.
     pub steps: u64,
-    /// The number of steps that were executed for the first time on their path.
+    /// The number of steps that extended an execution. Steps that the explorer only repeated are not counted.
     pub steps_new: u64,
     /// The number of steps per second.
     pub steps_per_s: f64,
@@ -63,8 +64,8 @@ pub struct Row {
     pub stuck: u64,
     /// The number of final states in which a fault had happened.
     pub broken: u64,
-    /// Results that some order of the transactions gives, and that no execution had. Such results are
-    /// listed only for exhausted items in which no fault may happen.
+    /// Results that some order of the transactions gives, and that no execution had. The report lists missing results
+    /// only for exhausted items in which no fault may happen.
     pub not_reached: Vec<String>,
     /// The outcome: `exhausted` or `bounded`.
     pub outcome: &'static str,
@@ -185,7 +186,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Creates the sum of these rows.
+    /// Creates the sum of the rows `litmus`.
     pub fn new(order: &Order, litmus: Vec<Row>, took: Duration) -> Sum {
         let sum = |of: fn(&Row) -> u64| litmus.iter().map(of).sum::<u64>();
         let exhausted = litmus.iter().filter(|row| row.bounded_by.is_none()).count();
@@ -214,7 +215,7 @@ impl Sum {
         }
     }
 
-    /// Returns whether no violation was found and no right result was missed.
+    /// Returns whether the exploration found no violation, and found every right result.
     pub fn is_good(&self) -> bool {
         self.total.violations == 0 && self.litmus.iter().all(|row| row.not_reached.is_empty())
     }

@@ -1,10 +1,10 @@
 //! Explores several items of an order at the same time, within one budget of time.
 //!
-//! Invariant: the rest of the budget is shared among the items that have not begun, so an item that
-//! ends early leaves its time to the others. When all items have run, the remaining time goes to the
-//! items that stopped because their time was over. An item whose time was over restarts if it gets more
-//! time than before. A violation is shrunk, and its replay is one command. The rows of the report are
-//! in the order of the items, whichever item ended first.
+//! Invariant: the remaining time is shared among the items that have not begun. So if an item ends early, the other
+//! items share its time. When all items have run, the items that stopped because their time was over share the time
+//! that remains. An item whose time was over restarts if it gets more time than before. The explorer shrinks the
+//! schedule of a violation, and the report names one command that replays it. The rows of the report are in the order
+//! of the items, whichever item ended first.
 
 use super::cluster::Cluster;
 use super::model::{Care, LitmusModel};
@@ -56,7 +56,7 @@ pub fn run(order: &Order, watch: &(dyn Fn(&Now<'_>) + Sync)) -> Result<Sum, Usag
     Ok(Sum::new(order, rows.into_iter().flatten().collect(), start.elapsed()))
 }
 
-/// Explores several items of `round` at the same time. Each item starts from its beginning.
+/// Explores several items of `round` at the same time. The exploration of each item starts from its beginning.
 #[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
 fn run_round(
     order: &Order,
@@ -101,15 +101,14 @@ fn or_panicked(
     })
 }
 
-/// The time at which the order must stop.
+/// The time at which the whole order must stop, and the number of items that run at the same time.
 struct Budget {
     end: Option<Instant>,
     jobs: usize,
 }
 
 impl Budget {
-    /// Returns the time until which one of `waiting` items may run. The number `waiting` includes the
-    /// item itself.
+    /// Returns the time at which the next of `waiting` items must stop. The number `waiting` includes this next item.
     fn until(&self, now: Instant, waiting: usize) -> Option<Instant> {
         let end = self.end?;
         let left = end.saturating_duration_since(now);
@@ -117,9 +116,9 @@ impl Budget {
         Some(now + share.min(left))
     }
 
-    /// Returns the items that are explored again, because the other items left more time than these
-    /// items had. Candidates are the items that stopped because their time was over. As many candidates
-    /// are chosen as would get more time than before.
+    /// Returns the items that are explored again because enough time remains. Only items that stopped because their
+    /// time was over can be chosen. The function chooses as many items as possible, if each of them gets more time
+    /// than it had before.
     fn again(&self, now: Instant, rows: &[Option<Row>]) -> Vec<usize> {
         let gave_up = |row: &Row| row.bounded_by == Some(GAVE_UP) && row.violations.is_empty();
         let rows = rows.iter().enumerate().filter_map(|(at, row)| Some((at, row.as_ref()?)));
@@ -152,8 +151,8 @@ pub fn prepare(order: &Order, item: &Item) -> Result<(LitmusModel, ExploreConfig
         spares: item.shape.spares,
         faults: item.fault.budget(order.crashes, item.shape, order.recovers()?),
         bounds: order.bounds,
-        // A coroutine's sleep ends when there is news, or without a special reason. The coroutine has
-        // no deadline and no limit of patience.
+        // The explorer ends a coroutine's sleep when the state has changed, or once without a change. No coroutine of
+        // the model has a deadline or a limit of patience.
         idle_sleeps: 1,
         ..ExploreConfig::new(nodes.0, nodes.1, group_bytes)
     };
@@ -180,7 +179,8 @@ fn explore_item(
     let explored = explore(&model, &config, &mut progress).map_err(usage)?;
     let seconds = start.elapsed();
     let broken = model.broken();
-    // Only an exhausted exploration can show that a result is missing.
+    // A result is reported as missing only if the exploration is exhausted, because other executions may still give
+    // the result.
     let has_all = item.fault == FaultKind::None && explored.outcome == Outcome::Exhausted;
     let not_reached = if has_all { model.not_reached() } else { Vec::new() };
     let found = found(order, item, (&model, &config), &explored)?;
@@ -210,8 +210,8 @@ fn found(
     Ok(all)
 }
 
-/// Returns the length of a trace: the number of verbs that landed and of other events at nodes. A verb
-/// counts once, however many lines it has.
+/// Returns the length of a trace: the number of its verbs plus the number of its other events at nodes. A verb counts
+/// once, even if it has several lines.
 pub fn steps(trace: &[Step]) -> usize {
     let mut verbs: Vec<(Option<usize>, u32, u32)> = Vec::new();
     let mut events = 0;
@@ -227,10 +227,10 @@ pub fn steps(trace: &[Step]) -> usize {
     verbs.len() + events
 }
 
-/// Runs one schedule of an item again, with the phases recorded. The returned model holds the results.
+/// Runs one schedule of an item again, and records the phases of its rounds. The returned model holds the results.
 ///
 /// # Errors
-/// The schedule names a choice that does not exist.
+/// Fails if the schedule names a choice that does not exist.
 pub fn replay_item(
     order: &Order,
     item: &Item,

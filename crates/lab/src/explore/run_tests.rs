@@ -1,4 +1,4 @@
-//! Tests of a round of items.
+//! Tests of the exploration of several items.
 //!
 //! Invariant checked: a panic becomes a violation of its item, and the exploration of the other items
 //! continues.

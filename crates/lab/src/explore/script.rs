@@ -1,8 +1,8 @@
 //! The small language of litmus files. The language describes the requests of a transaction, with one
 //! string for each step.
 //!
-//! Invariant: a step means the same to the engine ([`super::coordinate`]) and to the interpreter with
-//! which the engine is compared ([`super::oracle`]). Steps take effect in order. An expression uses
+//! Invariant: a step means the same to the engine ([`super::coordinate`]) and to the interpreter with which the
+//! engine is compared ([`super::oracle`]). The steps of a transaction take effect in their order. An expression uses
 //! values that the transaction itself read and wrote. A record that does not exist counts as 0.
 //!
 //! ```text
@@ -39,7 +39,7 @@ pub type Content = Option<u64>;
 pub enum Saw {
     /// The result of a read: the content of the record.
     Content(Content),
-    /// The result of a scan: its entries, in the order of the scan.
+    /// The result of a scan: the entries of the range, in the order of the scan.
     Entries(Vec<Entry>),
 }
 
@@ -54,7 +54,8 @@ pub enum Base {
     Count,
 }
 
-/// The value that a write writes: a number, or a result plus a number, with wrapping addition.
+/// The value that a write writes: a number, or the result of an earlier step plus a number. The addition wraps
+/// around.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expression {
     /// The value to which the number is added.
@@ -81,7 +82,7 @@ impl Expression {
 pub enum Op {
     /// Reads a record.
     Read(RecordIndex),
-    /// Reads a record, in one call with all records that its transaction reads.
+    /// Reads a record. One call of the engine reads all records of the transaction.
     Get(RecordIndex),
     /// Changes a record that exists.
     Update(RecordIndex, Expression),
@@ -91,7 +92,7 @@ pub enum Op {
     Delete(RecordIndex),
     /// Reads a range of the ordered index.
     Scan(Range),
-    /// Requests, before the transaction, that the leaf of a value changes its shape.
+    /// Requests a change of the tree's shape before the transaction: the leaf of a value is split or merged.
     Reshape(TreeTask, u64),
     /// Fetches the rows that the earlier steps requested.
     Fetch,
@@ -109,7 +110,7 @@ impl Op {
         }
     }
 
-    /// Returns whether the step needs an ordered index.
+    /// Returns whether this step of a transaction needs an ordered index.
     pub fn is_ordered(self) -> bool {
         matches!(self, Op::Scan(_) | Op::Reshape(..))
     }
@@ -133,7 +134,7 @@ impl Script {
         self.ops.iter().all(|op| matches!(op, Op::Read(_) | Op::Scan(_) | Op::Fetch))
     }
 
-    /// Returns the records that the transaction reads, if the transaction is one call.
+    /// Returns the records that the transaction reads, if all its steps form one call of the engine.
     pub fn gets(&self) -> Option<Vec<RecordIndex>> {
         let get = |op: &Op| if let Op::Get(record) = *op { Some(record) } else { None };
         self.ops.iter().map(get).collect()
@@ -157,7 +158,7 @@ impl Script {
         }
     }
 
-    /// Returns whether the transaction aborts itself.
+    /// Returns whether the script ends with a step that aborts the transaction.
     pub fn gives_up(&self) -> bool {
         self.ops.contains(&Op::Abort)
     }
@@ -196,8 +197,8 @@ impl Script {
                     ));
                 }
                 Op::Delete(record) => deleted.push(record),
-                // A scan does not show changes that the transaction made after its last fetch. So a
-                // fetch must stand between a change and a scan.
+                // A scan does not show changes that its transaction made after the last fetch. So a script must have
+                // a fetch step between a change and a scan.
                 Op::Scan(_) if changes => {
                     return Some("a scan after a change; allowed: with a fetch between".into());
                 }
@@ -213,15 +214,15 @@ impl Script {
         None
     }
 
-    /// Runs the transaction alone on `state` and returns the results of its reads. `ordered` is the
-    /// index of `state`, if `state` has one. If a unique index refuses the transaction, the result is
-    /// `None` and `state` is unchanged. An aborted script also changes nothing.
+    /// Runs the transaction alone on `state` and returns the results of its reads. `ordered` is the ordered index
+    /// over `state`, if the litmus has one. If a unique index refuses the transaction, the result is `None` and
+    /// `state` is unchanged. An aborted script also changes nothing.
     pub fn interpret(&self, ordered: Option<&Ordered>, state: &mut [Content]) -> Option<Vec<Saw>> {
         self.interpret_noting(ordered, state, &mut Vec::new())
     }
 
-    /// Like [`Self::interpret`]. In addition it adds to `written` the records that the transaction
-    /// wrote, in order, whether or not their values changed.
+    /// Like [`Self::interpret`]. In addition, the function adds to `written` the records that the transaction wrote,
+    /// in order, whether or not their values changed.
     pub fn interpret_noting(
         &self,
         ordered: Option<&Ordered>,

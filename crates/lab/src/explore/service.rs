@@ -1,9 +1,9 @@
-//! The membership service of a litmus. The service records each claim of a recovery.
+//! The membership service that the executions of a litmus use. The service records each claim of a recovery.
 //!
-//! Invariant: the service passes all questions to the engine's own service and returns that service's
-//! answers. The service also records claims of recoveries, because the result of a later claim depends
-//! on the earlier ones, and the explorer must distinguish such states. The service does not count
-//! changes of shards, because [`super::beside`] reads the litmus's own shards.
+//! Invariant: the service passes all questions to the engine's own service and returns that service's answers. The
+//! service also records claims of recoveries, because the result of a later claim depends on the earlier claims. So
+//! the explorer must distinguish states with different claims. The service does not count changes of shards, because
+//! [`super::beside`] reads the litmus's own shards.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,8 +20,7 @@ use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord};
 /// The membership service of one execution.
 pub struct Service {
     inner: EmbeddedMembership,
-    /// For each dead incarnation, a digest of the nodes to which its recovery was granted, one after
-    /// another.
+    /// For each dead incarnation, a digest of the sequence of nodes that were allowed to recover it.
     claims: Mutex<BTreeMap<NodeId, u64>>,
 }
 
@@ -30,7 +29,7 @@ impl Service {
     /// readers' leases last `read_lease_ns`.
     ///
     /// # Panics
-    /// If the leases are too long.
+    /// Panics if the leases are too long.
     pub fn new(compute_nodes: usize, read_lease_ns: u32) -> Arc<Service> {
         let inner = EmbeddedMembership::new(compute_nodes).leasing_reads(read_lease_ns);
         let inner = inner.expect("a short lease");
@@ -49,14 +48,14 @@ impl ShardRecord for Service {
         self.inner.shard(shard)
     }
 
-    /// No change is reported, so that no node reads all 4,096 shards again. Each poll reads the shards
-    /// of the litmus anyway.
+    /// The function reports no change, so that no node reads all 4,096 shards again. Each poll reads the shards of
+    /// the litmus in any case.
     fn shard_changes(&self) -> u64 {
         0
     }
 }
 
-/// The methods that the engine's own service answers.
+/// Defines the methods that only call the same method of the engine's own service.
 macro_rules! asked {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;)+) => {
         $(fn $name(&self, $($argument: $type),*) $(-> $answer)? {

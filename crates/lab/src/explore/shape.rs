@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 /// The largest number of memory nodes with which an exhaustive run is feasible.
 const NODES_MAX: usize = 4;
-/// The largest number of spares. One is enough, because one copy is made at a time.
+/// The largest number of spares. One spare is enough, because the cluster makes only one copy at a time.
 const SPARES_MAX: usize = 1;
 
 /// The shape of a cluster of memory nodes.
@@ -19,7 +19,7 @@ pub struct Shape {
     pub memory_nodes: usize,
     /// The number of copies of each record.
     pub replicas: usize,
-    /// The number of empty memory nodes, on which a lost copy is made again.
+    /// The number of empty memory nodes, to which the cluster copies data whose copy was lost.
     pub spares: usize,
 }
 

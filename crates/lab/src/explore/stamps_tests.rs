@@ -28,7 +28,7 @@ enum Seen {
 struct Takers {
     cluster: Rc<Cluster>,
     seen: RefCell<Rc<RefCell<Vec<Seen>>>>,
-    /// The different final results: the commit timestamps of each node.
+    /// The different final results: each result lists the commit timestamps of each node.
     ends: RefCell<BTreeSet<Vec<Seen>>>,
 }
 
@@ -106,7 +106,7 @@ fn a_word_of_the_pool_keeps_what_every_source_promises() {
     let explored = explored.expect("a configuration");
     assert_eq!(explored.outcome, Outcome::Exhausted);
     assert!(explored.violations.is_empty(), "{}", explored.violations[0].text);
-    // Two nodes take two commit timestamps each. The four can be given in any order of the nodes, which
-    // makes "4 choose 2" orders.
+    // Two nodes take two commit timestamps each. The nodes can take the four commit timestamps in any order, so "4
+    // choose 2" orders are possible.
     assert_eq!(takers.ends.borrow().len(), 6);
 }

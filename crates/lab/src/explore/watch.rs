@@ -1,6 +1,6 @@
-//! A coroutine that is watched: it records which phases its protocol entered when it posted its rounds.
+//! Wraps a coroutine, and records the protocol phases that the coroutine entered when it posted its rounds.
 //!
-//! Invariant: a watched coroutine is polled in the same way as an unwatched one. Only replays are
+//! Invariant: the explorer polls a watched coroutine in the same way as an unwatched coroutine. Only replays are
 //! watched.
 
 use super::desk::Desk;
@@ -8,8 +8,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use tarn_engine::site::Context;
 
-/// Returns `inner`, the coroutine of actor number `actor`, in watched form: it tells the desk in which
-/// phases it posted each round.
+/// Wraps `inner`, the coroutine of actor number `actor`. The wrapper tells the desk the phases in which the coroutine
+/// posted each round.
 pub fn watched(
     inner: impl Future<Output = ()> + 'static,
     (cx, desk, actor): (Rc<Context>, Rc<Desk>, usize),
@@ -29,8 +29,8 @@ pub fn watched(
             last = names.join(" + ");
         }
         for at in 0..posted {
-            // If the coroutine entered as many phases as it posted rounds, each round has one phase.
-            // Otherwise all rounds share all phases.
+            // If the coroutine entered as many phases as it posted rounds, the function assigns one phase to each
+            // round. If the numbers differ, the function assigns all of these phases to every round.
             let own = match names.len() as u64 == posted {
                 true => names[at as usize].to_owned(),
                 false => last.clone(),

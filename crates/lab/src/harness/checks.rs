@@ -1,8 +1,7 @@
 //! The results of a run's checks, on any fabric.
 //!
-//! Invariant: the verdict on serializability always concerns the verification phase, never the
-//! measured phase. The workload's rules and the engine's rules are judged on the memory after both
-//! phases.
+//! Invariant: the verdict on serializability always concerns the verification phase, never the measured phase. After
+//! both phases, the run checks that the memory keeps the workload's rules and the engine's rules.
 
 use super::lines::{length, named_values, row, verdict};
 use super::named::named;
@@ -16,10 +15,10 @@ use tarn_engine::cluster::info;
 use tarn_engine::site::system::System;
 use tarn_workloads::{Invariant, Workload};
 
-/// The text at the top of this file describes this type.
+/// The results of all checks of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checks {
-    /// The results that the workload itself reports, beside counts, over all phases.
+    /// The workload's own results that are no counts of transactions, over all phases.
     pub outcomes: BTreeMap<&'static str, String>,
     /// The verdicts on the workload's own rules, judged on the memory after the run.
     pub invariants: Invariants,
@@ -27,7 +26,7 @@ pub struct Checks {
     pub audit: AuditReport,
     /// The verdict on the verification phase.
     pub history: HistoryReport,
-    /// Failures that no retry could overcome, in the measured or the verification phase.
+    /// The failures of transactions that no retry could overcome, in the measured or the verification phase.
     pub failures: Vec<String>,
 }
 
@@ -45,7 +44,7 @@ pub struct Invariants {
     pub each: Vec<OneInvariant>,
 }
 
-/// One invariant's verdict.
+/// The verdict on one invariant of the workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneInvariant {
     /// The rule that must hold.
@@ -56,7 +55,7 @@ pub struct OneInvariant {
     pub detail: String,
 }
 
-/// The result of the engine's audit.
+/// The results of the engine's audit, which checks the memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct AuditReport {
     /// Whether the audit found no error.
@@ -65,9 +64,9 @@ pub struct AuditReport {
     pub detail: String,
     /// The number of locks whose holder is no longer alive.
     pub locks_left: u64,
-    /// The number of a backup's lines that differ from the primary's.
+    /// The number of lines on which a backup differs from its primary.
     pub replicas_differ: u64,
-    /// The number of records at places to which their keys do not lead.
+    /// The number of records that a lookup by their key would not find.
     pub misplaced: u64,
     /// The number of nodes of ordered indexes that do not fit their neighbours, parents or entries.
     pub nodes_wrong: u64,
@@ -97,13 +96,13 @@ pub struct HistoryReport {
 }
 
 named! {
-    /// Kinds of checks that can fail.
+    /// The kinds of checks that can find an error.
     pub enum CheckKind {
         /// The recorded history breaks the guarantee of the protocol's variant.
         History = "history",
         /// A rule of the workload is broken.
         Invariant = "invariant",
-        /// A lock has no live holder, replicas differ, or records are misplaced.
+        /// A lock has no live holder, replicas differ, or a lookup cannot find a record.
         Audit = "audit",
         /// A transaction failed, or a transaction never ended.
         Failure = "failure",

@@ -1,15 +1,15 @@
 //! Tests of verdicts on histories.
 //!
-//! Invariant checked: a history is checked against the guarantee of the protocol's variant, and
-//! against no other level.
+//! Invariant checked: the checker requires of a history exactly the isolation level that the protocol's variant
+//! guarantees.
 
 use super::*;
 use tarn_check::WriteKind::Update;
 use tarn_check::{RecordId, Transaction};
 use tarn_engine::protocol::{self, AnyProtocol};
 
-/// Two transactions: each reads the record that the other overwrites. The history is written by
-/// hand, because no protocol offers snapshot isolation yet.
+/// Returns a history of two transactions, in which each transaction reads the record that the other one overwrites.
+/// The history is written by hand, because no protocol offers snapshot isolation yet.
 fn write_skew() -> History {
     let (x, y) = (RecordId::new(0, 1), RecordId::new(0, 2));
     let transactions = vec![

@@ -1,7 +1,7 @@
-//! The reasons for which a run has no report.
+//! The reasons for which a run can fail to give a report.
 //!
-//! Invariant: the two variants, unusable values and failed work, are never mixed, because the
-//! program's exit code depends on the variant.
+//! Invariant: the error keeps two cases apart: an unusable value, and a step of the run that failed. The program's
+//! exit code depends on this distinction.
 
 use super::explained;
 use std::fmt;
@@ -9,12 +9,12 @@ use tarn::cluster::OpenError;
 use tarn_engine::site::Context;
 use tarn_store::ids::{Failure, UsageError};
 
-/// The reason for which a run has no report.
+/// The reason for which a run gives no report.
 #[derive(Debug)]
 pub enum RunError {
     /// The caller gave a value that cannot be used.
     Usage(UsageError),
-    /// The run's work failed.
+    /// A step of the run failed, for the reason in this text.
     Failed(String),
 }
 

@@ -1,4 +1,5 @@
-//! Converts the engine's records of transactions for the checker, which depends on no engine.
+//! Converts the engine's records of transactions to the form that the checker needs. The checker itself depends on no
+//! engine.
 //!
 //! Invariant: the conversion adds no transaction and omits none. A transaction's id is its owner
 //! tag, which no other transaction of the cluster ever has.
@@ -17,7 +18,7 @@ use tarn_store::schema::TableSchema;
 /// cannot be written costs no work. The file appears under its name only when it is whole.
 ///
 /// # Errors
-/// A path that cannot be written, or a run without a phase to record.
+/// Fails if the path cannot be written, or if the run has no phase to record.
 pub fn create(
     path: &Path,
     is_recorded: bool,
@@ -42,13 +43,14 @@ pub fn create(
 /// Writes the recorded transactions, and ends the file.
 ///
 /// # Errors
-/// The errors of writing the file.
+/// Returns the operating system's error if the file cannot be written.
 pub fn write_all(mut writer: HistoryWriter, recorded: &[RecordedTxn]) -> Result<(), HistoryError> {
     recorded.iter().try_for_each(|txn| writer.write(&transaction(txn)))?;
     writer.finish()
 }
 
-/// Returns a run's history in the checker's terms, in the order in which transactions were invoked.
+/// Returns a run's history in the checker's form. The history's transactions are in the order in which they were
+/// invoked.
 pub fn history_of(
     meta: BTreeMap<String, String>,
     schemas: &[TableSchema],
@@ -60,8 +62,8 @@ pub fn history_of(
     History { meta, tables, transactions }
 }
 
-/// Returns the tables' names, by id, and then the names of ordered indexes, whose leaves are
-/// records of their own.
+/// Returns the names of the tables, by table id, and after them the names of the ordered indexes. The history treats
+/// each leaf of an ordered index as a record.
 pub fn table_names(schemas: &[TableSchema]) -> Vec<String> {
     let tables = schemas.iter().map(|schema| schema.name.clone());
     let name = |schema: &TableSchema, index: &str| format!("{}.{index}", schema.name);
@@ -71,7 +73,7 @@ pub fn table_names(schemas: &[TableSchema]) -> Vec<String> {
     tables.chain(indexes).collect()
 }
 
-/// Returns one recorded transaction in the checker's terms.
+/// Returns one recorded transaction in the checker's form.
 pub fn transaction(txn: &RecordedTxn) -> Transaction {
     Transaction {
         id: TxnId(txn.id.word()),

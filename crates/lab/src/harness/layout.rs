@@ -1,7 +1,6 @@
 //! The memory layouts of the records in random schedules and in litmus tests.
 //!
-//! Invariant: every column is a whole number of words, so that a row can repeat one number in each
-//! of its words.
+//! Invariant: every column has a whole number of words, so that a row can repeat one number in each of its words.
 
 use super::named::named;
 use std::str::FromStr;
@@ -14,20 +13,20 @@ const A: ColumnId = ColumnId(0);
 named! {
     /// The memory layout of a table's records.
     pub enum Layout {
-        /// 16 bytes: the record's slot takes one line.
+        /// A row of 16 bytes: the record's slot takes one line.
         Narrow = "narrow",
-        /// 88 bytes: the record's slot takes two lines.
+        /// A row of 88 bytes: the record's slot takes two lines.
         Double = "double",
-        /// 264 bytes, stored apart from the slot.
+        /// A row of 264 bytes, which is stored apart from the record's slot.
         Apart = "apart",
-        /// 8 bytes: the slots of two records share a line, and directory records have fingerprints.
+        /// A row of 8 bytes: the slots of two records share a line, and directory records have fingerprints.
         Half = "half",
     }
 }
 
 impl Layout {
-    /// The schema of a table with the layout's name, with space for one record: four buckets, which
-    /// overflow and grow.
+    /// The schema of a table that has the layout's name. The index has only four buckets, so that buckets overflow
+    /// and grow.
     pub(crate) fn schema(self) -> TableSchema {
         let table = TableSchema::new(self.name(), 1).column("a", ColumnType::U64);
         match self {
@@ -48,8 +47,8 @@ impl FromStr for Layout {
     }
 }
 
-/// Writes `value` to every word of a row of `row_bytes` bytes. The row's length determines its
-/// columns' widths, see [`Layout`].
+/// Writes `value` to every word of a row of `row_bytes` bytes. The length of the row determines the widths of the
+/// row's columns: see [`Layout`].
 pub(crate) fn fill(tx: &mut Transaction<'_>, row: Handle, row_bytes: usize, value: u64) {
     let bytes = value.to_le_bytes().repeat(row_bytes / 8);
     tx.set(row, A, value);

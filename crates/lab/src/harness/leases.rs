@@ -1,9 +1,9 @@
-//! Readers' leases of a run: their lengths, the reads that skipped validation because their lease
-//! held, and the cost of adjusting the lengths.
+//! Readers' leases of a run: their lengths, the reads that skipped validation because they ended within their lease,
+//! and the cost of adjusting the lengths.
 //!
-//! Invariant: the report covers all phases of a run, since a lease length that one phase adjusted
-//! also holds in the next phase. Times are of the fabric's own clock. A run without leases and
-//! without a manager has no such report.
+//! Invariant: the report covers all phases of a run, since a lease length that one phase adjusted also holds in the
+//! next phase. All times are measured by the fabric's own clock. A run without leases and without a manager has no
+//! report on leases.
 
 use super::lines::row;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use tarn_engine::cluster::lease::{SAMPLE, Stage};
 use tarn_engine::services::lease_desk::Adjustment;
 use tarn_engine::site::Database;
 
-/// The text at the top of this file describes this type.
+/// The report on the readers' leases of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct LeaseReport {
     /// The length of a lease at the start of the run.
@@ -23,11 +23,10 @@ pub struct LeaseReport {
     pub last_ns: u32,
     /// The number of read-only transactions that had a lease window.
     pub reads: u64,
-    /// The percentage of read-only transactions with a lease window whose window ended within the
-    /// lease.
+    /// Among the read-only transactions with a lease window, the percentage whose window ended within the lease.
     pub in_lease_percent: f64,
-    /// The 80th percentile of the windows of read-only transactions, overestimated by a tenth at
-    /// the most; 0 if no such transaction ran.
+    /// The 80th percentile of the windows of read-only transactions, overestimated by at most a tenth; 0 if no
+    /// read-only transaction ran.
     pub read_p80_us: f64,
     /// The number of read-write transactions whose stages were timed: the run times only a sample.
     pub sampled: u64,
@@ -46,12 +45,12 @@ pub struct ManagerReport {
     pub least_ns: u32,
     /// The longest lease that the manager may request.
     pub most_ns: u32,
-    /// The number of times the manager has decided.
+    /// The number of times that the manager has decided on the lease length.
     pub looks: u64,
     /// The number of completed changes of the lease length.
     pub changes: u64,
-    /// The longest time to adjust: from the request for a change until the last node had
-    /// acknowledged the second of the change's two lease words.
+    /// The longest time that one change of the lease length took. The time of a change begins with the request for
+    /// the change. The time ends when the last node has acknowledged the second of the change's two lease words.
     pub time_to_adjust_us: Option<f64>,
     /// The first changes of the lease length.
     pub first: Vec<ChangeReport>,
@@ -70,8 +69,8 @@ pub struct ChangeReport {
     pub to_ns: u32,
     /// The time that this change took, from its request to its end.
     pub took_us: f64,
-    /// The percentage of read-only transactions in lease, among the transactions on which the
-    /// manager based its decision; `None` if it had no such transactions.
+    /// Among the read-only transactions on which the manager based its decision, the percentage that ended within the
+    /// lease; `None` if there was no such transaction.
     pub in_lease_percent: Option<f64>,
 }
 
@@ -84,7 +83,8 @@ fn us(ns: u64) -> f64 {
 }
 
 impl LeaseReport {
-    /// Reports on a database on which no thread runs any more; `None` without leases and manager.
+    /// Reports on a database on which no thread runs any more; `None` if the database has neither leases nor a
+    /// manager.
     pub fn of(database: &Database, config: &ClusterConfig) -> Option<LeaseReport> {
         let is_asked = config.read_lease_ns > 0 || config.read_lease_policy.is_some();
         if !is_asked || !database.protocol.needs().read_leases {
@@ -138,7 +138,7 @@ impl ChangeReport {
     }
 }
 
-/// The number of changes of which the report prints a line.
+/// The largest number of lease changes that the report prints in full, each on one line.
 const PRINTED: usize = 4;
 
 impl fmt::Display for LeaseReport {

@@ -1,4 +1,4 @@
-//! Letters on a line of a drawing for terminals.
+//! Places letters on a line of a drawing for terminals.
 //!
 //! Invariant: a letter takes one column; letters that do not fit on a line are omitted.
 

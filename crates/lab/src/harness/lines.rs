@@ -1,6 +1,6 @@
 //! Lines of the tables in reports for human readers.
 //!
-//! Invariant: every report's line has the same form: a name, then the figures.
+//! Invariant: every line of every report has the same form: a name, then the figures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ pub(crate) fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Displ
     writeln!(f, "  {name:<18} {value}")
 }
 
-/// Returns the rule that places records on nodes, in one word.
+/// Returns the rule that places records on nodes, as one word.
 pub(crate) fn placement_name(placement: Placement) -> &'static str {
     match placement {
         Placement::Hash => "hash",
@@ -35,18 +35,18 @@ pub(crate) fn placement_name(placement: Placement) -> &'static str {
     }
 }
 
-/// Returns a verdict in one word.
+/// Returns one word for the verdict on a check.
 pub(crate) fn verdict(ok: bool) -> &'static str {
     if ok { "ok" } else { "FAILED" }
 }
 
-/// Returns values with their names, in the map's order.
+/// Returns the names and values of the map as text, in the map's order.
 pub(crate) fn named_values(map: &BTreeMap<&'static str, String>) -> String {
     let all: Vec<String> = map.iter().map(|(name, value)| format!("{name} {value}")).collect();
     all.join(", ")
 }
 
-/// Returns the entries that are not zero, in the map's order.
+/// Returns the map's entries whose value is not zero as text, in the map's order.
 pub(crate) fn parts<V: Copy + PartialOrd + Default>(
     map: &BTreeMap<&'static str, V>,
     show: impl Fn(V) -> String,

@@ -1,7 +1,7 @@
-//! The sum of a measured phase: the figures that every fabric reports.
+//! Summarizes a measured phase in the figures that every fabric reports.
 //!
-//! Invariant: times are of the fabric's own clock, which is virtual on a simulated cluster. No
-//! history was recorded while the figures were measured.
+//! Invariant: all times are measured by the fabric's own clock, which is virtual on a simulated cluster. No history
+//! was recorded while the figures were measured.
 
 use super::lines::{length, parts, row};
 use super::phase::Phase;
@@ -13,7 +13,7 @@ use tarn_fabric::counters::VERB_NAMES;
 use tarn_store::ids::AbortReason;
 use tarn_workloads::Workload;
 
-/// The text at the top of this file describes this type.
+/// The figures of one measured phase.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     /// The number of transactions of the measured phase that were drawn and ended, by kind.
@@ -24,7 +24,7 @@ pub struct Measured {
     pub seconds: f64,
     /// The number of committed transactions per second.
     pub throughput_per_s: f64,
-    /// Latencies of the sampled transactions.
+    /// The latencies of the transactions that were timed: only a sample is timed.
     pub latency_us: Latency,
     /// The number of aborted tries by reason; the reason `user` is the transaction's own decision.
     pub aborts: BTreeMap<&'static str, u64>,
@@ -109,8 +109,8 @@ impl PerTxn {
 }
 
 impl Measured {
-    /// Writes the tries that the protocol aborted, and separately the transactions that ended by
-    /// their own decision, which is no failure.
+    /// Writes the number of tries that the protocol aborted, by reason. Separately, it writes the number of
+    /// transactions that aborted themselves, which is no failure.
     fn aborts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut conflicts = self.aborts.clone();
         let own = conflicts.remove(AbortReason::User.name()).unwrap_or_default();

@@ -39,7 +39,7 @@ pub(crate) fn explained(cx: &Context, failure: Failure) -> String {
     in_words(failure, cx.explanation(failure))
 }
 
-/// Returns the explanation of a failure if an explanation exists, else the failure's name.
+/// Returns the explanation of a failure, or the failure's name if no explanation exists.
 pub(crate) fn in_words(failure: Failure, explanation: Option<Explanation>) -> String {
     explanation.map_or_else(|| failure.to_string(), |it| it.to_string())
 }

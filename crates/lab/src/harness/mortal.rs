@@ -1,4 +1,4 @@
-//! Coroutines that die with their compute node.
+//! Makes coroutines that stop when their compute node dies.
 //!
 //! Invariant: after its node has died, a coroutine is not polled again. The state of a dead
 //! coroutine is not dropped before the graveyard is dropped, because a process that dies runs no
@@ -13,12 +13,12 @@ use tarn_engine::site::Context;
 use tarn_sim::fabric::SimFabric;
 use tarn_sim::scheduler::Scheduler;
 
-/// A boxed coroutine.
+/// A coroutine in the form in which the scheduler and the graveyard keep it.
 type Coroutine<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 /// The graveyard keeps the coroutines of dead nodes.
 pub(crate) type Graveyard<'a> = Rc<RefCell<Vec<Coroutine<'a>>>>;
 
-/// The text at the top of this file describes this type.
+/// A coroutine that stops when its compute node dies.
 struct Mortal<'a> {
     /// The coroutine itself; `None` once the coroutine is in the graveyard.
     body: Option<Coroutine<'a>>,

@@ -1,6 +1,6 @@
 //! Enums whose values have names.
 //!
-//! Invariant: the list of values states each name once, beside its value.
+//! Invariant: each name stands only once in the source, beside the enum's value.
 
 /// Defines an enum: `ALL` lists its values in order, and `name` returns the text of a value.
 macro_rules! named {
@@ -14,10 +14,10 @@ macro_rules! named {
         pub enum $enum { $($(#[$doc])* $value,)+ }
 
         impl $enum {
-            /// Every value, in order.
+            /// All values of the enum, in order.
             pub const ALL: [$enum; [$($name),+].len()] = [$($enum::$value),+];
 
-            /// Returns the value's name.
+            /// Returns the name of this value of the enum.
             pub fn name(self) -> &'static str {
                 match self { $($enum::$value => $name),+ }
             }

@@ -1,7 +1,7 @@
-//! Panics as findings: a seed whose run panics on a broken invariant ends, and the runs of other
-//! seeds go on.
+//! Treats panics as errors that a seed found. If a run panics because an invariant is broken, only this run ends, and
+//! the runs of other seeds go on.
 //!
-//! Invariant: outside of [`catch`], panics are reported by the hook that was installed before.
+//! Invariant: outside of [`catch`], the program reports panics with the hook that was installed before.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -34,7 +34,7 @@ pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     SAID.set(Some(String::new()));
-    // Unwind safety holds because the half-changed state of the run is dropped with the run.
+    // A caught panic can leave only the state of this run half-changed, and that state is dropped with the run.
     let result = catch_unwind(AssertUnwindSafe(body));
     let said = SAID.take().unwrap_or_default();
     result.map_err(|_| said)

@@ -1,7 +1,7 @@
-//! A phase of a run: its planned length, its progress, and the sums of its threads.
+//! A phase of a run: its planned length, its progress, and its counters, summed over its threads.
 //!
-//! Invariant: counters only grow, so the difference of two readings is the work between the two
-//! readings. A recorded phase has no warm-up, so its history begins with the phase.
+//! Invariant: counters only grow, so the difference of two readings gives the amount of work between these readings.
+//! A recorded phase has no warm-up, so its history begins with the phase.
 
 use super::worker::{WorkerShared, histogram};
 use hdrhistogram::Histogram;
@@ -47,7 +47,7 @@ pub struct Now {
     pub of: Nanos,
 }
 
-/// The sums over one phase's threads.
+/// The results of one phase, summed over its threads.
 pub struct Phase {
     /// The time between the first and the second reading of every thread's counters.
     pub seconds: f64,
@@ -63,12 +63,12 @@ pub struct Phase {
     pub latency_ns: Histogram<u64>,
     /// The recorded transactions.
     pub history: Vec<RecordedTxn>,
-    /// Failures that no retry could overcome, and transactions that never ended.
+    /// The failures of transactions that no retry could overcome, and transactions that never ended.
     pub failures: Vec<String>,
 }
 
 impl Phase {
-    /// A phase without threads, for workloads with `kinds` kinds of transactions.
+    /// Returns the results of a phase without threads, for a workload with `kinds` kinds of transactions.
     pub(crate) fn empty(kinds: usize) -> Phase {
         Phase {
             seconds: 0.0,
@@ -82,7 +82,7 @@ impl Phase {
         }
     }
 
-    /// Adds the sums of another thread.
+    /// Adds the results of another thread.
     pub(crate) fn add(&mut self, other: Phase) {
         self.seconds = self.seconds.max(other.seconds);
         self.tally.add(&other.tally);
@@ -121,7 +121,8 @@ impl Reading {
 }
 
 impl<T> WorkerShared<T> {
-    /// Returns the phase between two readings, and the tallies of its coroutines.
+    /// Computes the results of the phase from the two readings, and returns these results with the tallies of the
+    /// phase's coroutines.
     pub(crate) fn close(self, start: &Reading, end: &Reading) -> (Phase, Vec<T>) {
         let left = self.left.into_inner();
         let phase = Phase {

@@ -1,4 +1,5 @@
-//! The verification phase's history: the history's file, its header, and the checker's verdict.
+//! Handles the history of the verification phase: writes the history's file with its header, and returns the
+//! checker's verdict.
 //!
 //! Invariant: a path that cannot be written is refused before the run starts. The file appears
 //! under its name only when it is whole.
@@ -15,7 +16,7 @@ use tarn_store::ids::UsageError;
 use tarn_store::schema::TableSchema;
 use tarn_workloads::Workload;
 
-/// The text at the top of this file describes this type.
+/// The recording of one history: the header, and the file if the caller named one.
 pub(crate) struct Recording {
     meta: BTreeMap<String, String>,
     schemas: Vec<TableSchema>,
@@ -24,7 +25,7 @@ pub(crate) struct Recording {
     file: Option<String>,
 }
 
-/// Returns the header of a run's history; `own` has the fabric's entries of this header.
+/// Returns the header of a run's history; `own` has the header's entries that only this fabric needs.
 fn meta<W: Workload>(
     workload: &W,
     cluster: &ClusterConfig,
@@ -50,7 +51,7 @@ impl Recording {
     /// phase to record.
     ///
     /// # Errors
-    /// A path that cannot be written, or a run without a phase to record.
+    /// Fails if the path cannot be written, or if the run has no phase to record.
     pub(crate) fn open<W: Workload>(
         workload: &W,
         cluster: &ClusterConfig,
@@ -67,7 +68,7 @@ impl Recording {
     /// checker judge them.
     ///
     /// # Errors
-    /// The errors of writing the file.
+    /// Returns the operating system's error if the file cannot be written.
     pub(crate) fn judge(
         self,
         phase: &Phase,

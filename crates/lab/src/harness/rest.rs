@@ -1,4 +1,4 @@
-//! Loading tables and checking memory while no coordinator runs.
+//! Functions that load tables and check memory while no coordinator runs.
 //!
 //! Invariant: no coordinator runs during these functions, so that every future in this file ends
 //! without waiting for another coroutine.
@@ -11,11 +11,11 @@ use tarn_fabric::executor::block_on;
 use tarn_store::ids::Failure;
 use tarn_workloads::{Invariant, Workload};
 
-/// The part of a table that contains all of its records, for a single loader.
+/// The part of a table that contains all of the table's records. A single loader loads this part.
 pub(crate) const ALL: Part = Part { index: 0, of: 1 };
 
-/// Loads a part of the workload's tables. The function calls `tell` with the number of records
-/// since the last call. Returns the number of records that this thread has loaded.
+/// Loads a part of the workload's tables. From time to time, the function calls `tell` with the number of records
+/// that were loaded since the last call. Returns the number of records that this thread has loaded.
 pub(crate) fn load<W: Workload>(
     workload: &W,
     cx: &Context,
@@ -48,7 +48,8 @@ pub(crate) fn is_mended(
         && (0..open.groups.count()).all(|group| members(group) >= wanted(group))
 }
 
-/// Judges the memory: the workload's invariants, given the counts of its transactions, and the engine's audit.
+/// Checks the memory with the workload's invariants and with the engine's audit. The invariants use the counts of the
+/// workload's transactions.
 pub(crate) fn look<W: Workload>(
     workload: &W,
     cx: &Context,

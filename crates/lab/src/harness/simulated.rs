@@ -1,4 +1,4 @@
-//! A database on simulated hardware, with its tables laid out and without records.
+//! Makes a database on simulated hardware. The database's tables are laid out but contain no records.
 //!
 //! Invariant: the catalog decides the size of a node's memory. The database lists the spare nodes
 //! in the order of their slots, after the memory nodes.
@@ -19,7 +19,7 @@ use tarn_store::placement::replica_groups::ReplicaGroups;
 /// database on this hardware.
 ///
 /// # Errors
-/// A configuration that the simulator refuses.
+/// Fails if the simulator refuses the configuration.
 pub(crate) fn database(
     (config, spares): (&SimConfig, usize),
     (protocol, catalog): (AnyProtocol, Catalog),
@@ -35,7 +35,7 @@ pub(crate) fn database(
     Ok((fabric, database))
 }
 
-/// Converts the simulator's refusal, so that it names the field as the command-line flag does.
+/// Converts the simulator's error, so that the error names the field in the same way as the command-line flag.
 pub(crate) fn refused(error: ConfigError) -> UsageError {
     let ConfigError { field, value, allowed } = error;
     UsageError { field: field.replace('_', "-"), value, allowed }

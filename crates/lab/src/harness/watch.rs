@@ -1,18 +1,18 @@
-//! Progress of a run, as the run reports it to its caller.
+//! Receives the progress of a run from the run itself.
 //!
-//! Invariant: a run does the same work with each watch. A watch is told of each step of the run,
-//! and may ignore any step.
+//! Invariant: the watch does not influence the work of the run. The run tells the watch of each step, and the watch
+//! may ignore any step.
 
 use super::phase::Now;
 use std::time::Duration;
 
-/// A watch is told the progress of a run.
+/// A watch receives the progress of a run.
 pub trait Watch: Sync {
-    /// Loading goes on: `_done` of `_all` records are loaded.
+    /// The loading of tables goes on: `_done` of `_all` records are loaded.
     fn loading(&self, _done: u64, _all: u64) {}
-    /// Loading has ended after `_seconds`, with `_records` records loaded.
+    /// The loading of tables has ended after `_seconds`, with `_records` records loaded.
     fn loaded(&self, _records: u64, _seconds: f64) {}
-    /// A phase in real time begins, and takes the time `_length`.
+    /// A phase in real time begins, and will take the time `_length`.
     fn phase(&self, _name: &str, _length: Duration) {}
     /// A phase in virtual time has made the progress `_now`.
     fn running(&self, _phase: &'static str, _now: Now) {}

@@ -1,8 +1,8 @@
-//! A phase's coroutines, and the desk: the shared place where these coroutines leave their results.
+//! The coroutines of a phase, and the shared state in which these coroutines put their results.
 //!
-//! Invariant: a coroutine hands over its tally and its history when its future is dropped. So a
-//! transaction which never ends loses only its own outcome. Nothing in this file depends on whether
-//! time is the machine's or virtual.
+//! Invariant: a coroutine hands over its tally and its history when its future is dropped. So if a transaction never
+//! ends, only the outcome of this transaction is lost. The code of this file works with real time and with virtual
+//! time.
 
 use crate::harness::explained;
 use hdrhistogram::Histogram;
@@ -49,7 +49,7 @@ impl Signals {
     }
 }
 
-/// The results that coroutines have left at the desk.
+/// The results that coroutines have handed over.
 #[derive(Default)]
 pub(crate) struct Left<T> {
     pub(crate) tallies: Vec<T>,
@@ -62,11 +62,11 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds")
 }
 
-/// A witness is told when each transaction of a coroutine begins and ends.
+/// A witness is an observer: a coroutine tells it when each transaction begins and ends.
 pub(crate) trait Witness {
-    /// A transaction of this kind begins.
+    /// Tells the witness that a transaction of this kind begins.
     fn begins(&self, kind: usize);
-    /// The transaction has ended.
+    /// Tells the witness that the transaction that began last has ended.
     fn ends(&self);
 }
 
@@ -80,10 +80,10 @@ impl Witness for () {
 
 /// The source from which a coroutine takes its transactions.
 pub(crate) trait Source<W: Workload> {
-    /// Returns the next transaction, and the time since which it has been waiting (`None` if it is
-    /// drawn only now). Returns `None` if no further transaction will follow.
+    /// Returns the next transaction, and the time at which it began to wait (`None` if it is drawn only now). The
+    /// whole result is `None` if no further transaction will follow.
     async fn next(&self, workload: &W, rng: &mut Rng) -> Option<(W::Input, Option<Nanos>)>;
-    /// The transaction has ended; `is_done` says whether it succeeded rather than failed.
+    /// Tells the source that the transaction has ended; `is_done` is true if the transaction succeeded.
     fn ended(&self, is_done: bool);
 }
 
@@ -164,8 +164,7 @@ async fn wait<W: Workload>(seat: &Worker<'_, W>, pause: Nanos, signals: &Signals
     false
 }
 
-/// A coroutine's place at its thread's desk: when this place is dropped, the coroutine's results go
-/// to the desk.
+/// The state of one coroutine. When this state is dropped, the coroutine's results are added to the shared results.
 pub(crate) struct Worker<'a, W: Workload> {
     coordinator: Coordinator,
     tally: W::Tally,
@@ -195,13 +194,14 @@ impl<W: Workload> Drop for Worker<'_, W> {
 /// The state that coroutines share: the coroutines of one thread, or of a whole simulated cluster.
 pub(crate) struct WorkerShared<T> {
     mix: Vec<Cell<u64>>,
-    /// The number of transactions that were aborted as often as their coordinator tries.
+    /// The number of transactions that were aborted in all tries that their coordinator makes.
     given_up: Cell<u64>,
     pub(crate) latency_ns: RefCell<Histogram<u64>>,
     pub(crate) left: RefCell<Left<T>>,
-    /// One transaction in this number is timed.
+    /// Out of this number of transactions, the coroutines measure the latency of one.
     timed_one_in: u64,
-    /// A transaction that has not ended this long after its phase is taken as one that never ends.
+    /// If a transaction has not ended this long after the end of its phase, the run reports that the transaction
+    /// never ends.
     pub(crate) patience: Nanos,
 }
 
@@ -223,7 +223,7 @@ impl<T> WorkerShared<T> {
         self.mix[kind].set(self.mix[kind].get() + 1);
     }
 
-    /// The number of coroutines that have left the desk.
+    /// The number of coroutines that have handed over their results.
     pub(crate) fn has_left(&self) -> usize {
         self.left.borrow().tallies.len()
     }

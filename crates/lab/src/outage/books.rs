@@ -1,10 +1,9 @@
-//! The accounts of an outage's coordinators. An account holds the outcomes of which its coordinator
-//! was told, and the transaction that the coordinator ran when its node crashed.
+//! The accounts of the coordinators in an outage. An account holds the outcomes that its coordinator learned, and the
+//! transaction that the coordinator ran when its node crashed.
 //!
-//! Invariant: after each transaction, the coordinator's account equals the coordinator's tally.
-//! While a transaction runs, the account holds the transaction's input. So, whenever a node
-//! crashes, the inputs of all uncounted transactions are known: at most one transaction of each
-//! coordinator.
+//! Invariant: after each transaction, the coordinator's account equals the coordinator's tally. While a transaction
+//! runs, the account holds the transaction's input. So when a node crashes, the accounts contain the inputs of all
+//! transactions that no tally counts. Each coordinator has at most one such transaction, which no tally counts.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,14 +16,14 @@ pub(super) struct Account<W: Workload> {
 }
 
 impl<W: Workload> Account<W> {
-    /// A transaction with this input begins.
+    /// Notes that a transaction with this input begins.
     pub(super) fn begin(&self, input: W::Input) -> Rc<W::Input> {
         let input = Rc::new(input);
         *self.running.borrow_mut() = Some(Rc::clone(&input));
         input
     }
 
-    /// The transaction has ended, and the tally already counts it.
+    /// Notes that the transaction has ended. The tally already counts this transaction.
     pub(super) fn end(&self, tally: &W::Tally) {
         self.tally.borrow_mut().clone_from(tally);
         *self.running.borrow_mut() = None;
@@ -49,7 +48,7 @@ impl<W: Workload> Books<W> {
         account
     }
 
-    /// Closes all accounts: returns the sum of their tallies, and the number of transactions in
+    /// Closes all accounts: returns the sum of the tallies in these accounts, and the number of transactions in
     /// doubt.
     pub(super) fn close(&self, workload: &W) -> (W::Tally, u64) {
         let (mut sum, mut unknown) = (W::Tally::default(), 0);

@@ -1,9 +1,9 @@
-//! Judges the memory after an outage.
+//! Checks the memory after an outage.
 //!
-//! Invariant: the memory must show exactly the effects of the acknowledged transactions. Only a
-//! transaction in doubt ([`super::books`]) may or may not have had its effect. If the sweep has
-//! reported that no lock of a crashed node remains, then a remaining lock is a failure. The judge
-//! still removes this lock before it checks the rest of the memory.
+//! Invariant: the memory must show exactly the effects of the acknowledged transactions. Only a transaction in doubt
+//! ([`super::books`]) may or may not have had its effect. If the sweep has reported that no lock of a crashed node
+//! remains, then a lock that still remains is a failure. The judge still removes this lock before it checks the rest
+//! of the memory.
 
 use super::report::Checks;
 use crate::harness::error::RunError;
@@ -19,13 +19,13 @@ use tarn_workloads::Workload;
 pub(super) struct Known<T> {
     /// The sum of the coordinators' counts.
     pub(super) tally: T,
-    /// The number of transactions in doubt.
+    /// The number of transactions in doubt, whose outcome no caller learned.
     pub(super) unknown: u64,
     /// Whether a sweep after the last recovery has ended.
     pub(super) is_swept: bool,
     /// The number of members of the smallest replica group.
     pub(super) copies: usize,
-    /// Whether every coroutine of the live nodes ended.
+    /// Whether every coroutine of the nodes that did not crash has ended.
     pub(super) all_ended: bool,
     /// The failures of transactions that no crash explains.
     pub(super) failures: Vec<String>,
@@ -34,7 +34,7 @@ pub(super) struct Known<T> {
 /// Checks the memory while no transaction runs.
 ///
 /// # Errors
-/// The memory could not be read.
+/// Fails if the memory cannot be read.
 pub(super) fn judge<W: Workload>(
     workload: &W,
     cx: &Rc<Context>,

@@ -1,17 +1,16 @@
-//! Nodes that crash under load on a simulated cluster: the loss of throughput, and the time until
-//! throughput recovers.
+//! Crashes nodes under load on a simulated cluster, and measures the loss of throughput and the time until throughput
+//! recovers.
 //!
 //! Map:
 //! - [`Plan`]: the course of an outage.
 //! - `stage`: the cluster and its compute nodes. [`run`]: executes the plan.
-//! - `books`: records the acknowledged transactions. `judge`: compares them with the memory.
+//! - `books`: records the acknowledged transactions. `judge`: compares these transactions with the memory.
 //! - [`report`]: the result as text, as an object and as a picture.
 //!
-//! Invariant: the result depends only on plan and seed, because all times are virtual. A crashed
-//! compute node stops between two polls of its coroutines. The verbs that the node had posted
-//! continue until its access is revoked. The plan states when a restarted machine is available
-//! again. A profile's times for registering and connecting (`cluster`) help the author of a plan to
-//! choose this time.
+//! Invariant: the result depends only on the plan and the seed, because all times are virtual. A crashed compute node
+//! stops between two polls of its coroutines. The verbs that the node had posted continue until its access is
+//! revoked. The plan states when a restarted machine is available again. A profile's times for registering and
+//! connecting (`cluster`) help the author of a plan to choose this time.
 
 mod books;
 mod judge;
@@ -32,13 +31,13 @@ pub struct Plan {
     pub profile: Profile,
     /// The names of the protocol and of its variant.
     pub protocol: (String, String),
-    /// The numbers of machines, and the crashes.
+    /// The numbers of machines, and the times and numbers of crashes.
     pub shape: Shape,
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
 }
 
-/// The cluster's shape and its crashes.
+/// The shape of the cluster, and the crashes in it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shape {
     /// The number of compute nodes.
@@ -62,22 +61,23 @@ pub struct Shape {
     pub crash_compute: usize,
     /// The number of memory nodes that crash: the nodes with the lowest numbers.
     pub crash_memory: usize,
-    /// The time from the crash until the machines of the crashed compute nodes are available again.
-    /// The restarted machines join when their logs are recovered.
+    /// The time from the crash until the machines of the crashed compute nodes are available again. The restarted
+    /// machines join the cluster when the logs of their crashed incarnations are recovered.
     pub restart_ms: f64,
-    /// The time until the crash of a compute node is noticed; 0 means immediately, as in the
-    /// published measurement.
+    /// The time until the crash of a compute node is noticed; 0 means that the cluster notices the crash immediately,
+    /// as in the published measurement.
     pub lease_ms: f64,
-    /// The largest share of a memory node's time that the sweep for locks of dead nodes may take.
+    /// The largest percentage of a memory node's time that the sweep may take. The sweep removes the locks of dead
+    /// nodes.
     pub sweep_share_percent: u16,
-    /// The largest share of a memory node's time that copying data to a spare may take.
+    /// The largest percentage of a memory node's time that the copying of data to a spare may take.
     pub copy_share_percent: u16,
     /// The length of the intervals in which throughput is counted.
     pub interval_ms: f64,
 }
 
 impl Shape {
-    /// Refuses a shape that is not possible.
+    /// Returns an error if no cluster can have this shape.
     ///
     /// # Errors
     /// The error names the field, its value, and the allowed values.

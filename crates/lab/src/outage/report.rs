@@ -1,5 +1,5 @@
-//! The cost of an outage: the throughput of each interval, the drop, and the time until throughput
-//! has recovered.
+//! Reports the cost of an outage: the throughput of each interval, the drop of throughput, and the time until
+//! throughput has recovered.
 //!
 //! Invariant: *before* is the mean throughput of the intervals between warm-up and crash. The
 //! *drop* compares *before* with the mean of the first five intervals after the crash. Throughput
@@ -14,9 +14,9 @@ use serde::Serialize;
 use std::fmt::{self, Write as _};
 use tarn_workloads::Workload;
 
-/// The number of intervals over which a mean is taken.
+/// The number of consecutive intervals over which the report takes a mean.
 const MEAN_OF: usize = 5;
-/// The share of the time before the crash that is warm-up.
+/// The share of the time before the crash that counts as warm-up.
 const WARM_UP: f64 = 0.25;
 /// Throughput is *back* when it reaches this share of *before*.
 const BACK: f64 = 0.95;
@@ -38,20 +38,19 @@ pub struct Checks {
     pub audit: AuditReport,
     /// The verdicts on the workload's rules, given the acknowledged transactions.
     pub rules: Invariants,
-    /// The number of transactions in doubt: the rules allow each of these transactions to have
-    /// committed or not.
+    /// The number of transactions in doubt: the rules hold whether such a transaction committed or not.
     pub unknown: u64,
-    /// The number of locks of dead nodes that remained although a sweep had reported its end.
+    /// The number of locks of dead nodes that remained although the sweep had reported that it removed all of them.
     pub locks_missed: u64,
     /// The number of members of the smallest replica group.
     pub copies: usize,
-    /// Whether every coroutine of the live nodes ended.
+    /// Whether every coroutine of the nodes that did not crash has ended.
     pub all_ended: bool,
     /// The failures of transactions that no crash explains.
     pub failures: Vec<String>,
 }
 
-/// The text at the top of this file describes this type.
+/// The results of one outage.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outage {
     /// The workload's name.
@@ -64,9 +63,9 @@ pub struct Outage {
     pub variant: String,
     /// The hardware profile's name.
     pub profile: String,
-    /// The cluster's shape and its crashes.
+    /// The shape of the cluster, and the crashes in it.
     pub shape: Shape,
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
     /// The number of acknowledged transactions per second, in each interval.
     pub throughput_per_s: Vec<f64>,
@@ -78,15 +77,16 @@ pub struct Outage {
     pub drop_percent: f64,
     /// The throughput of the slowest interval after the crash.
     pub lowest_per_s: f64,
-    /// The time from the crash until throughput is back; `None` if throughput did not come back.
+    /// The time from the crash until throughput is *back*, as the top of this file defines it; `None` if throughput
+    /// did not recover.
     pub back_after_ms: Option<f64>,
     /// The time from the crash until the last dead compute node is recovered.
     pub recovered_after_ms: Option<f64>,
-    /// The time from the crash until no lock of a dead node remains.
+    /// The time from the crash until the sweep has removed all locks of dead nodes.
     pub swept_after_ms: Option<f64>,
-    /// The time from the crash until backups are promoted.
+    /// The time from the crash until backups have replaced the primaries that were lost.
     pub promoted_after_ms: Option<f64>,
-    /// The time from the crash until every group has all its copies again.
+    /// The time from the crash until every replica group has all its copies again.
     pub whole_after_ms: Option<f64>,
     /// The events, in the order of their times.
     pub events: Vec<Event>,
@@ -106,8 +106,8 @@ impl Outage {
         let shape = plan.shape.clone();
         let per_s = 1e3 / shape.interval_ms;
         let throughput_per_s: Vec<f64> = counts.iter().map(|&it| it as f64 * per_s).collect();
-        // The interval that contains the crash counts as an interval after the crash. The small
-        // addend corrects a quotient that rounding has left a little below a whole number.
+        // The interval that contains the crash counts as an interval after the crash. Rounding may give a quotient a
+        // little below a whole number, and the small addend corrects this error.
         let crash = (shape.crash_at_ms / shape.interval_ms + 1e-6) as usize;
         let crash = crash.min(throughput_per_s.len());
         let warm = (crash as f64 * WARM_UP) as usize;

@@ -1,6 +1,6 @@
 //! Runs an outage: starts the nodes, crashes some of them, and restarts them.
 //!
-//! Invariant: a transaction is counted only if its caller was told that it is committed.
+//! Invariant: a transaction counts only if its caller has learned that the transaction is committed.
 
 use super::books::{Account, Books};
 use super::judge::{Known, judge};
@@ -28,12 +28,12 @@ use tarn_workloads::{Untold, Workload};
 
 /// The virtual time between two checks of the cluster by the driver.
 const SLICE: Nanos = Nanos(20_000);
-/// A transaction that has not ended this long after the end of the run is taken as one that never
+/// If a transaction has not ended this long after the end of the run, the run reports that the transaction never
 /// ends.
 const PATIENCE: Nanos = Nanos(100_000_000);
-/// A lapsed lease (or, without leases, the crash itself) reveals a dead node, so this patience
-/// concerns only members that hang. A thread of a loaded cluster may need milliseconds to end its
-/// last try, and must not be treated as hanging.
+/// The membership service learns of a dead node from the lapsed lease, or, without leases, from the crash itself. So
+/// the patience in these terms concerns only members that hang. Under load, a thread may need milliseconds to end its
+/// last try, and the service must not treat this thread as hanging.
 const TERMS: Terms = Terms { patience_ns: 20_000_000, look_every_ns: 1_000 };
 const LOOK_EVERY_NS: u64 = 10_000;
 
@@ -43,7 +43,7 @@ fn pace(shape: &Shape) -> Pace {
     Pace { sweep_share, copy_share, look_every_ns: LOOK_EVERY_NS, ..Pace::default() }
 }
 
-/// The state that all coroutines share.
+/// The state that all coroutines of an outage share.
 struct Desk {
     stop: Cell<bool>,
     /// The number of acknowledged transactions in each interval.
@@ -69,7 +69,7 @@ impl Desk {
     }
 }
 
-/// The nodes of an outage, with their coordinators.
+/// The nodes that take part in an outage, with their coordinators.
 struct Cast<W: Workload> {
     workload: Rc<W>,
     books: Books<W>,
@@ -134,7 +134,7 @@ async fn coordinate<W: Workload>(
         let now = cx.port.observed();
         let ended = result.map_err(|failure| (failure, cx.explanation(failure)));
         if let Err((_, Some(Explanation::Unknown(id)))) = ended {
-            // If the node crashes at this point, the transaction is in doubt.
+            // If the node crashes while this call waits, the transaction stays in doubt.
             let resolved = by.resolve(id).await;
             let untold = match resolved {
                 Ok(Resolution::Committed) => Untold::Committed,
@@ -189,11 +189,10 @@ async fn keep_copies((cx, desk): (Rc<Context>, Rc<Desk>), pace: Pace) {
     let _ = repair(&cx, TERMS, pace, || desk.stop.get(), report).await;
 }
 
-/// Runs a workload through an outage; the function tells `progress` the elapsed part of the run, in
-/// thousandths.
+/// Runs a workload through an outage; the function calls `progress` with the elapsed part of the run, in thousandths.
 ///
 /// # Errors
-/// A plan that cannot be run, or a run whose work failed.
+/// Fails if the plan cannot be run, or if a step of the run fails.
 pub fn run<W: Workload + 'static>(
     workload: W,
     plan: &Plan,
@@ -267,8 +266,8 @@ fn load<W: Workload>(workload: &W, stage: &Stage) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Executes the whole plan: the time before the crash, the crash, the restart, and the end. Returns
-/// whether every coroutine of the live nodes ended.
+/// Executes the whole plan: the run before the crash, the crash, the restart of machines, and the end of the run.
+/// Returns whether every coroutine of the live nodes ended.
 fn play<W: Workload + 'static>(
     cast: &Cast<W>,
     stage: &Stage,
@@ -290,8 +289,8 @@ fn play<W: Workload + 'static>(
     let (mut to_crash, mut is_unswept) = (true, false);
     let crashing = shape.compute_nodes - shape.crash_compute..shape.compute_nodes;
     let mut to_restart: Vec<u16> = crashing.map(|slot| slot as u16).collect();
-    // If a node crashed so late that its recovery is not complete at the end, the recovery is
-    // completed before the memory is judged.
+    // If the recovery of a crashed node is not complete at the end of the run, the function first completes this
+    // recovery. The memory is checked afterwards.
     let is_due = |now: Nanos| now < end || now < end + PATIENCE && !is_mended(cast, stage);
     while is_due(stage.fabric.now()) {
         let now = stage.fabric.now();
@@ -328,9 +327,9 @@ fn play<W: Workload + 'static>(
     Ok(lives.scheduler.run_until(stage.fabric.now() + PATIENCE) == Ended::Finished)
 }
 
-/// Returns whether all repairs are complete. The dead nodes must be expelled and recovered, their
-/// locks swept, and their shards open. Each lost copy must be on a spare, as far as the cluster has
-/// spares.
+/// Returns whether all repairs are complete. When all repairs are complete, the dead nodes are expelled and
+/// recovered, their locks are removed, and their shards are open. In addition, the spares hold the lost copies, as
+/// far as the cluster has spares.
 fn is_mended<W: Workload>(cast: &Cast<W>, stage: &Stage) -> bool {
     let shape = &cast.shape;
     let lost = shape.crash_memory.saturating_sub(shape.spare_nodes);

@@ -1,7 +1,7 @@
-//! The cluster of an outage: memory nodes with spares, and compute nodes with leases.
+//! Makes the cluster of an outage: memory nodes with spares, and compute nodes with leases.
 //!
-//! Invariant: a slot is free for its next incarnation only when its last incarnation is expelled
-//! and recovered.
+//! Invariant: the next incarnation of a slot can join only when the slot's last incarnation is expelled and
+//! recovered.
 
 use super::Plan;
 use crate::harness::simulated;
@@ -22,7 +22,7 @@ use tarn_workloads::workload::Workload;
 /// The number of times that a node requests a new lease during the length of one lease.
 const RENEWALS_A_LEASE: f64 = 4.0;
 
-/// The text at the top of this file describes this type.
+/// The simulated cluster of one outage.
 pub(super) struct Stage {
     pub(super) fabric: SimFabric,
     pub(super) database: Arc<Database>,
@@ -33,7 +33,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Makes a cluster with new memory, with the tables laid out.
+    /// Makes a cluster with new memory, and lays out the workload's tables in it.
     pub(super) fn new<W: Workload>(workload: &W, plan: &Plan) -> Result<Stage, OpenError> {
         let shape = &plan.shape;
         let options = Options {
@@ -73,16 +73,16 @@ impl Stage {
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
-    /// Returns whether the logs of all incarnations of a slot are recovered. A crashed incarnation
-    /// is a member until the crash is noticed. If a new incarnation joined before that, it would
-    /// overwrite logs that recovery needs.
+    /// Returns whether the logs of all incarnations of a slot are recovered. A crashed incarnation is a member until
+    /// the crash is noticed. If a new incarnation joined before the crash was noticed, it would overwrite logs that
+    /// the recovery needs.
     pub(super) fn is_free(&self, slot: u16) -> bool {
         let is_unrecovered = |dead: NodeId| dead.slot.0 == slot;
         self.members_of(slot).is_empty()
             && !self.membership.unrecovered().into_iter().any(is_unrecovered)
     }
 
-    /// Lets a compute node join in any slot that is free.
+    /// Lets a compute node join the cluster in any slot that is free.
     pub(super) fn join_any(&self, slots: usize) -> Result<Arc<ComputeNode>, UsageError> {
         let lives = (0..slots as u16).find_map(|slot| self.join(slot).ok());
         lives.map_or_else(|| self.join(0), Ok)
@@ -96,7 +96,7 @@ impl Stage {
         lives.filter(|life| self.membership.is_member(*life)).collect()
     }
 
-    /// Makes a thread of a compute node.
+    /// Makes the context of one thread of a compute node.
     pub(super) fn thread(
         &self,
         node: &Arc<ComputeNode>,
@@ -108,8 +108,8 @@ impl Stage {
     }
 }
 
-/// The number of a slot's incarnations that [`Stage::members_of`] checks, the loader's and the
-/// crashing node's among them.
+/// The number of a slot's incarnations that [`Stage::members_of`] checks, including the incarnation of the loader and
+/// the incarnation that crashes.
 const LIVES_LOOKED_AT: u16 = 4;
 /// The number of addresses that a thread caches.
 const ADDRESS_CACHE: usize = 0;

@@ -1,4 +1,4 @@
-//! Planted faults: these tests show that the judge of an outage notices each fault.
+//! Plants faults in the memory after an outage, and checks that the judge of the outage notices each fault.
 //!
 //! Invariant: each test makes one change to a correct memory, through the engine's own test hooks,
 //! just before the judge checks it. The test fails if the judge does not notice the change.
@@ -75,7 +75,7 @@ fn left_by_the_living(cx: &Context) -> Vec<Logged> {
     all.flat_map(|each| block_on(each).expect("nothing is broken")).collect()
 }
 
-/// Undoes one logged transaction completely, as a faulty recovery would do.
+/// Undoes one logged transaction completely, as a recovery with an error would do.
 fn reverse(cx: &Context, one: &Logged) {
     block_on(plant_undone(cx, one.id)).expect("nothing is broken");
 }
@@ -100,8 +100,7 @@ fn an_acknowledged_transaction_that_is_undone_whole_is_noticed() {
     assert!(said.iter().any(|it| it.starts_with("rows as loaded and as committed")), "{said:?}");
 }
 
-/// SmallBank's transactions that change one record add money to the bank or remove money from the
-/// bank.
+/// SmallBank's transactions that change only one record change the total amount of money in the bank.
 #[test]
 fn money_of_a_transaction_that_is_undone_whole_is_noticed() {
     let meddle = |cx: &Rc<Context>| {
@@ -112,7 +111,8 @@ fn money_of_a_transaction_that_is_undone_whole_is_noticed() {
     assert!(said.iter().any(|it| it.starts_with("money is neither made nor lost")), "{said:?}");
 }
 
-/// The judge accepts commit and abort of each transaction in doubt, and no further difference.
+/// For each transaction in doubt, the judge accepts the memory after a commit and after an abort. The judge accepts
+/// no other difference between the memory and the accounts.
 #[test]
 fn what_crashes_leave_in_doubt_is_allowed_for_and_no_more() {
     let (mut unknown, mut noticed) = (0, 0);

@@ -1,8 +1,9 @@
-//! Charges: times of a published system's own software that differ from the profile of the testbed.
+//! Charges: times that a published system's own software takes, where they differ from the times in the testbed's
+//! hardware profile.
 //!
-//! Invariant: a charge replaces the value of one constant of the profile. Like the profile, it
-//! states the source of this value and how reliable the value is. Charges belong to a system, never
-//! to a single figure, and no charge is chosen by the result that it gives.
+//! Invariant: a charge replaces the value of one constant of the profile. Like the profile, a charge states the
+//! source of its value and how reliable this value is. Charges belong to a system, never to a single figure, and no
+//! charge is chosen by the result that it gives.
 
 use super::text::{self, Kept};
 use serde::{Deserialize, Serialize};
@@ -36,16 +37,16 @@ impl fmt::Display for Charge {
     }
 }
 
-/// Returns the charges of clocks. A cluster's clock errors are drawn when the cluster is made, so
-/// the charges of clocks must be known at that time.
+/// Returns the charges that change constants of clocks. A cluster's clock errors are drawn when the cluster is made,
+/// so these charges must be known at that time.
 pub fn of_clocks(charges: &[Charge]) -> Vec<Charge> {
     charges.iter().filter(|charge| charge.key.starts_with("clock.")).copied().collect()
 }
 
-/// Returns the profile of the testbed, changed by the charges of a system's software.
+/// Returns the hardware profile of the testbed, with the constants that the charges of a system replace.
 ///
 /// # Panics
-/// If a charge names no constant of the profile, or if the profile does not allow the value.
+/// Panics if a charge names no constant of the profile, or if the profile does not allow the value.
 pub fn charged(testbed: Profile, charges: &[Charge]) -> Profile {
     charges.iter().fold(testbed, |profile, Charge { key, value, .. }| {
         profile.with(key, *value).unwrap_or_else(|error| panic!("a charge: {error}"))

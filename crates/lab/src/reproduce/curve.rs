@@ -1,7 +1,8 @@
-//! A series of measured points: throughput and latency for each number of coordinators.
+//! A curve is a series of measured points. Each point has the throughput and the latency for one number of
+//! coordinators.
 //!
-//! Invariant: the saturation point is the point with the fewest coordinators, among those that ran,
-//! whose throughput reaches [`SATURATED`] of the highest throughput. No value is interpolated.
+//! Invariant: the saturation point is the measured point with the fewest coordinators whose throughput reaches
+//! [`SATURATED`] of the highest throughput. The saturation point is never interpolated between measured points.
 
 use super::charge::Charge;
 use crate::bench::measured::Latency;
@@ -10,16 +11,16 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The share of the peak throughput at which a cluster counts as saturated.
+/// The share of the highest throughput from which on a cluster counts as saturated.
 pub const SATURATED: f64 = 0.95;
 
 /// The quantity in which the points of a series differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Axis {
-    /// The number of transactions in progress at the same time.
+    /// The points differ in the number of transactions that are in progress at the same time.
     Coordinators,
-    /// The size of the database, in the workload's unit.
+    /// The points differ in the size of the database, in the workload's unit.
     Size(&'static str),
 }
 
@@ -32,7 +33,7 @@ impl Axis {
         }
     }
 
-    /// Returns the axis's unit.
+    /// Returns the unit of the axis.
     pub fn name(self) -> &'static str {
         match self {
             Axis::Coordinators => "coordinators",
@@ -40,7 +41,7 @@ impl Axis {
         }
     }
 
-    /// Returns the axis's unit in the form for a sentence.
+    /// Returns the unit of the axis in the form that a sentence needs.
     pub fn what(self) -> &'static str {
         match self {
             Axis::Coordinators => "concurrent transactions",
@@ -58,8 +59,7 @@ pub struct Point {
     pub threads: usize,
     /// The size of the database, in the workload's unit.
     pub size: u64,
-    /// The number of transactions that were aborted as often as the system tries, and were then
-    /// abandoned.
+    /// The number of transactions that were abandoned because all tries that the system allows were aborted.
     pub given_up: u64,
     /// The number of transactions acknowledged in the measured phase.
     pub committed: u64,
@@ -105,21 +105,21 @@ pub struct Series {
     pub about: &'static str,
     /// The protocol's variant.
     pub variant: &'static str,
-    /// The source of the system's timestamps, if the system uses timestamps.
+    /// The source from which the system takes timestamps, if the system uses timestamps.
     pub timestamps: Option<&'static str>,
     /// Whether the system's transactions run at the nodes that the router chooses.
     pub is_routed: bool,
-    /// The differences from the testbed's profile that the system's own software causes.
+    /// The charges: constants of the testbed's profile that have other values for this system's own software.
     pub charges: &'static [Charge],
     /// The quantity in which the points differ.
     pub over: Axis,
-    /// Whether the system isolates transactions: the histories of other systems are not checked.
+    /// Whether the system isolates transactions. If it does not, its histories are not checked.
     pub is_safe: bool,
-    /// The verdict on the history of a recorded phase with this configuration.
+    /// The checker's verdict on the history of a recorded phase with the same configuration.
     pub history: &'static str,
     /// The number of transactions in the recorded phase.
     pub history_transactions: u64,
-    /// The failures that no retry could overcome.
+    /// The failures of transactions that no retry could overcome.
     pub failures: Vec<String>,
     /// The points of the series.
     pub points: Vec<Point>,
@@ -130,7 +130,8 @@ impl Series {
     pub fn peak(&self) -> Option<&Point> {
         let by =
             |one: &&Point, other: &&Point| one.throughput_per_s.total_cmp(&other.throughput_per_s);
-        // `max_by` returns the last of several equal points, so the reversed order gives the first.
+        // `max_by` returns the last of several equal points. So the code reverses the points, to get the first of the
+        // equal points.
         self.points.iter().rev().max_by(by)
     }
 
@@ -144,8 +145,8 @@ impl Series {
         self.points.iter().find(|point| point.throughput_per_s >= enough)
     }
 
-    /// Returns the last point whose throughput is near the highest. A curve is flat beyond the
-    /// saturation point, so the position of the highest point on the flat part is random.
+    /// Returns the last point whose throughput is near the highest throughput. The curve is flat beyond the
+    /// saturation point, so the highest point of all may be anywhere on the flat part.
     pub fn last_at_peak(&self) -> Option<&Point> {
         let enough = self.peak()?.throughput_per_s * SATURATED;
         self.points.iter().rev().find(|point| point.throughput_per_s >= enough)
@@ -180,7 +181,7 @@ impl Series {
         medians.reduce(f64::min).unwrap_or_default()
     }
 
-    /// Returns the names of the busiest parts at the peak.
+    /// Returns the names of the busiest hardware parts at the point with the highest throughput.
     pub fn limit(&self) -> String {
         self.peak().map(Point::limits).unwrap_or_default()
     }
@@ -192,7 +193,7 @@ impl Point {
         self.verbs.get(kind).copied().unwrap_or_default()
     }
 
-    /// Returns the names and shares of the busiest parts.
+    /// Returns the names of the busiest hardware parts, and the shares of time for which they were busy.
     pub fn limits(&self) -> String {
         let wanted = ["nic pipeline", "nic atomics", "link out", "cpu"];
         let part = |name| self.busiest.iter().find(|busy| busy.part == name);

@@ -1,11 +1,11 @@
-//! A single published figure as its data file describes it, run on a simulated cluster.
+//! Runs a single published figure, as its data file describes it, on a simulated cluster.
 //!
 //! Map:
-//! - `Plan`: the systems that run on the same layout and hardware.
+//! - `Plan`: a list of systems that run on the same layout and hardware.
 //! - `Group`: rows that compare the published values with the simulated values of a series (`Is`).
 //!
-//! Invariant: a file with a field that is not described here is refused. Every published value has
-//! a row; the row of a value that cannot be simulated states the reason.
+//! Invariant: a file with a field that is not described here is refused. Every published value has a row. If the
+//! value cannot be simulated, its row states the reason.
 
 use super::curve::{Point, Series};
 use super::report::{Reproduction, Sent};
@@ -26,7 +26,7 @@ use tarn_workloads::smallbank::SmallBank;
 use tarn_workloads::tpcc::Tpcc;
 use tarn_workloads::{Settings, Workload};
 
-/// The text at the top of this file describes this type.
+/// A published figure: the systems to run, and the published values.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
@@ -38,16 +38,16 @@ pub struct Figure {
     pub source: Text,
     /// The scale of the whole figure, as it was published.
     pub full: Scale,
-    /// A scale that is small enough for a run of one minute.
+    /// A scale that is so small that the figure runs in one minute.
     pub quick: Scale,
     /// The further settings of the figure, as names and values.
     pub(super) config: Vec<[Text; 2]>,
     /// The kind of the workload: SmallBank or TPC-C.
     workload: Kind,
-    /// The name of the sizes, if the figure's points differ in size; otherwise its points differ in
-    /// the number of coordinators.
+    /// The unit of the database's size, if the figure's points differ in this size. Without such a unit, the points
+    /// differ in the number of coordinators.
     over: Option<Text>,
-    /// The note in a report of a run at a smaller scale.
+    /// The note that the report contains if the figure was run at a smaller scale.
     shortened: Text,
     testbed: Machines,
     layout: Layouts,
@@ -71,12 +71,12 @@ struct Plan {
     systems: Vec<Text>,
 }
 
-/// The rows that belong to some series.
+/// A group of published values: each value gives one row for each series of the group.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// Each entry names a series and, if its rows compare two series, the second series. Every
-    /// entry has all rows.
+    /// Each entry names a series. If the rows compare two series, the entry also names the second series. Every entry
+    /// has all rows of the group.
     #[serde(default)]
     series: Vec<Vec<Text>>,
     /// The two sizes that the rows compare: from the first size to the second. A series that was
@@ -106,26 +106,26 @@ struct Stated {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Is {
-    /// The number of coordinators at saturation.
+    /// The number of coordinators at the saturation point of the series.
     Saturation,
     /// The highest throughput, in millions of transactions per second.
     Peak,
     /// The throughput at a number of coordinators, in millions of transactions per second.
     Point,
-    /// The ratio of the other series' peak to this series' peak.
+    /// The ratio of the second series' highest throughput to this series' highest throughput.
     Gain,
-    /// The ratio of the median latency at the last point to the median latency at saturation.
+    /// The ratio of the median latency at the last point to the median latency at the saturation point.
     Rise,
-    /// The throughput on a size, in millions of transactions per second.
+    /// The throughput on a database of one size, in millions of transactions per second.
     On,
-    /// The percentage by which throughput falls from the first size to the second.
+    /// The percentage by which throughput falls from the first size of the database to the second.
     Drop,
-    /// The percentage of tries that were aborted on a size.
+    /// The percentage of tries that were aborted on a database of one size.
     Aborted,
 }
 
-/// The number of verbs of a transaction that were counted in public code; the simulated number is
-/// measured at the series' saturation.
+/// The number of verbs that a transaction sends according to the system's public code. The simulated number is
+/// measured at the saturation point of the series.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Verbs {
@@ -141,7 +141,7 @@ const FILES: [&str; 2] =
 /// All figures that have a data file.
 ///
 /// # Panics
-/// A file cannot be read; the tests read all files.
+/// Panics if a data file cannot be read. The tests read all data files.
 pub static ALL: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     let read =
         |text: &str| toml::from_str(text).unwrap_or_else(|error| panic!("a figure: {error}"));
@@ -152,7 +152,7 @@ impl Figure {
     /// Returns the figure called `name`.
     ///
     /// # Errors
-    /// No figure has this name; the error names all figures.
+    /// Fails if no figure has this name; the error names all figures.
     pub fn by_name(name: &str) -> Result<&'static Figure, UsageError> {
         ALL.iter().find(|figure| &*figure.name == name).ok_or_else(|| UsageError {
             field: "figure".into(),
@@ -161,10 +161,10 @@ impl Figure {
         })
     }
 
-    /// Runs the figure with a seed.
+    /// Runs the figure on a simulated cluster with this seed.
     ///
     /// # Errors
-    /// A plan that cannot be run, or a plan whose run failed.
+    /// Fails if the plan cannot be run, or if its run fails.
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
     pub fn run(
         &self,
@@ -195,8 +195,8 @@ impl Figure {
         Ok(report)
     }
 
-    /// Runs a plan on one size. The memory is judged after the safe series and before any unsafe
-    /// series.
+    /// Runs a plan on a database of one size. The memory is checked after the series that isolate transactions, and
+    /// before any other series.
     fn run_plan<W: Workload>(
         &self,
         (plan, size): (&Plan, u64),
@@ -288,7 +288,7 @@ impl Group {
         self.series.iter().flat_map(of).collect()
     }
 
-    /// Returns a row's simulated value, and a description of the limit.
+    /// Returns a row's simulated value, and a description of the resource that limits it.
     fn value(
         &self,
         row: &Stated,
@@ -342,14 +342,14 @@ fn millions(point: &Point) -> f64 {
     point.throughput_per_s / 1e6
 }
 
-/// Describes a point: its median latency, its aborted tries, and the busiest parts.
+/// Describes a point by its median latency, its share of aborted tries, and the busiest hardware parts.
 fn conflicts(point: &Point) -> String {
     let (median, aborted) = (point.latency_us.p50, point.conflict_rate * 100.0);
     format!("median {median:.0} µs, {aborted:.0} % of tries aborted; {}", point.limits())
 }
 
-/// Returns the point where a series saturates. The description also states the duration of a
-/// transaction that the exact published number would imply.
+/// Returns the number of coordinators at which a series saturates, with a description. The description also states
+/// how long a transaction would take if the published number were exact.
 fn saturation(series: &Series, peak: &Point, published: f64) -> Option<(f64, String)> {
     let point = series.saturation()?;
     let implied_us = published / peak.throughput_per_s * 1e6;
@@ -411,8 +411,8 @@ mod tests {
         }
     }
 
-    /// No charge is chosen by its result: where the public code allows several values, the larger
-    /// value is used.
+    /// No charge is chosen by the result that it gives. If the public code allows several values of a charge, the
+    /// data file has the larger value.
     #[test]
     fn charges_name_constants_and_none_is_less_than_the_testbed_has() {
         let figure = Figure::by_name("lotus-fig-2").expect("listed");

@@ -1,21 +1,19 @@
-//! Published figures, run again on a simulated cluster: the paper's values beside the model's
-//! values.
+//! Runs published figures again on a simulated cluster, and shows the paper's values beside the model's values.
 //!
 //! Map:
-//! - [`figure`]: one figure, described by a data file of `crates/lab/data`. The file lists the series of points
-//!   to run, and the published values to compare with each series.
+//! - [`figure`]: one figure, described by a data file of `crates/lab/data`. The data file lists the series of points
+//!   to run, and the published values of each series.
 //! - [`stage`]: loads a cluster once and runs points on it. [`curve`]: a series of points.
 //! - [`row`]: compares a published value with a simulated value.
-//! - [`report`]: the whole result, for programs and for human readers. [`page`]: the curves as a page.
-//! - [`charge`]: the times of a system's own software that differ from the profile.
-//! - [`paper`]: one page for a paper's whole evaluation, described by a data file.
+//! - [`report`]: the whole result of a figure, for programs and for human readers. [`page`]: the curves as a page.
+//! - [`charge`]: the times of a system's own software that differ from the hardware profile.
+//! - [`paper`]: runs a paper's whole evaluation, which a data file describes, and shows it on one page.
 //! - `systems`: reads systems and layouts. [`text`]: keeps the texts of data files.
 //!
-//! Invariant: each testbed has one hardware profile, and no constant of the profile is chosen for a
-//! single figure. A charge has its source and its reliability, and is printed with the series. If a
-//! simulated value misses the published value, the row shows the busiest parts. A value that cannot
-//! be simulated yet has a row without a simulated value. A report depends only on the scale and the
-//! seed, except for `wall`.
+//! Invariant: each testbed has one hardware profile, and no constant of the profile is chosen for a single figure.
+//! Each charge states its source and its reliability, and the report prints it with the series. If a simulated value
+//! misses the published value, its row names the busiest hardware parts. A value that cannot be simulated yet has a
+//! row without a simulated value. A report depends only on the scale and the seed, except for `wall`.
 
 pub mod charge;
 pub mod curve;
@@ -31,7 +29,7 @@ pub mod text;
 use serde::{Deserialize, Serialize};
 use text::Kept;
 
-/// The extent to which a figure is run.
+/// The scale of a run: the sizes of the database, the lengths of phases, and the numbers of coordinators.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
@@ -47,11 +45,11 @@ pub struct Scale {
     pub virtual_ms: f64,
     /// The number of virtual milliseconds before the measurement, which are not counted.
     pub warm_up_ms: f64,
-    /// The number of virtual milliseconds that a series runs before its first point, with its
-    /// largest number of coordinators. The uncounted run brings the memory into the state in which
-    /// transactions leave it. The value 0 omits the uncounted run.
+    /// The number of virtual milliseconds for which a series runs before its first point, without counting. The
+    /// uncounted run uses the largest number of coordinators, so that the memory reaches the state of a longer run.
+    /// The value 0 omits the uncounted run.
     pub soak_ms: f64,
-    /// The number of coordinators of each point.
+    /// The numbers of coordinators; each number gives one point.
     pub coordinators: Vec<usize>,
 }
 

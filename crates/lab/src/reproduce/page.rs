@@ -1,8 +1,7 @@
-//! A reproduced figure as one page: its curves and its rows.
+//! Shows a reproduced figure as one HTML page with its curves and its rows.
 //!
-//! Invariant: the page needs no other file, is readable in light and dark, and does not depend on
-//! the machine that ran the figure. The page of a sweep also needs no other file and does not
-//! depend on the machine.
+//! Invariant: the page needs no other file, is readable on light and dark backgrounds, and does not depend on the
+//! machine that ran the figure. The page of a sweep has the same properties.
 
 use super::curve::{Axis, Point, Series};
 use super::report::{Reproduction, Sent};

@@ -1,5 +1,5 @@
-//! The report of a figure that was run again: an object for programs and a table for human readers,
-//! with the same contents.
+//! The report of a figure that was run again: a JSON object for programs and a table for human readers, with the same
+//! contents.
 //!
 //! Invariant: except for `wall`, the report depends only on the figure, its scale and its seed.
 
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tarn_sim::profile::Profile;
 
-/// The text at the top of this file describes this type.
+/// The result of one figure that was run again, with the settings of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reproduction {
     /// The figure's name on the command line.
@@ -27,17 +27,17 @@ pub struct Reproduction {
     pub profile: String,
     /// A description of the hardware.
     pub hardware: String,
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
-    /// The number of times that each point was run.
+    /// The number of times that the program ran each point.
     pub repetitions: u32,
     /// The scale of the run.
     pub scale: Scale,
-    /// All settings of the run that have no field of their own.
+    /// The settings of the run that have no separate field in the report.
     pub config: BTreeMap<&'static str, String>,
     /// The published values beside the simulated values.
     pub rows: Vec<Row>,
-    /// The verbs of a transaction, beside the verbs that the public code sends.
+    /// The number of verbs that a simulated transaction sends, beside the number in the public code.
     pub verbs: Vec<Sent>,
     /// The series with all points.
     pub series: Vec<Series>,
@@ -45,26 +45,26 @@ pub struct Reproduction {
     pub judged: Vec<Judged>,
     /// The notes for a reader.
     pub notes: Vec<String>,
-    /// The real time on this machine.
+    /// The real time that the run took on this machine.
     pub wall: Wall,
 }
 
-/// The number of verbs of one transaction: the number in the public code, and the simulated number.
+/// The number of verbs of one kind that a transaction sends: in the public code, and in the simulation.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Sent {
     /// The kind of the verb.
     pub verb: &'static str,
     /// The name of the series that sent the verbs.
     pub series: &'static str,
-    /// The number of verbs that the published system sends.
+    /// The number of verbs that a transaction of the published system sends.
     pub counted: f64,
-    /// A description of the parts that make up this number.
+    /// A description of the parts whose sum is the published system's number of verbs.
     pub of: &'static str,
-    /// The number of verbs that the simulated system sends.
+    /// The number of verbs that a transaction of the simulated system sends.
     pub simulated: f64,
 }
 
-/// The real time on this machine: the only figures that differ from run to run.
+/// The real time that the run took on this machine. Only these figures differ from run to run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Wall {
     /// The processor, the number of cores, and the operating system.
@@ -74,7 +74,7 @@ pub struct Wall {
 }
 
 impl Reproduction {
-    /// Makes a report without any run.
+    /// Makes a report that contains the figure's settings but no results yet.
     pub fn of(figure: &Figure, profile: &Profile, (scale, seed): (&Scale, u64)) -> Reproduction {
         Reproduction {
             figure: figure.name.0,
@@ -95,8 +95,8 @@ impl Reproduction {
         }
     }
 
-    /// Returns the faults that the checks found. A simulated value that misses the published value
-    /// is no fault.
+    /// Returns the errors that the checks found. A simulated value that misses the published value is not such an
+    /// error.
     pub fn failed(&self) -> Vec<String> {
         let history = |series: &&Series| series.is_safe && series.history != "accepted";
         let histories = self.series.iter().filter(history);
@@ -109,7 +109,8 @@ impl Reproduction {
         histories.chain(failures).chain(memory).collect()
     }
 
-    /// Adds a series; its points are appended to the points of the same series on earlier sizes.
+    /// Adds a series to the report. If the report has the same series on smaller databases, the points are appended
+    /// to that series.
     pub(super) fn add(&mut self, series: Series) {
         match self.series.iter_mut().find(|earlier| earlier.name == series.name) {
             Some(earlier) => earlier.join(series),

@@ -1,8 +1,7 @@
-//! A published value beside a simulated one.
+//! Compares a published value with a simulated value, as a row of a report.
 //!
-//! Invariant: a row is never omitted. A row whose values differ too much names the busiest parts; a
-//! row that cannot be simulated states the reason. Only [`TOLERANCE`] decides whether the values
-//! agree.
+//! Invariant: a row is never omitted. If the two values differ too much, the row names the busiest hardware parts. If
+//! the value cannot be simulated, the row states the reason. Only [`TOLERANCE`] decides whether the values agree.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -42,7 +41,7 @@ pub struct Published {
     pub relation: Relation,
     /// The origin of the value: stated or derived.
     pub standing: Standing,
-    /// The place in the paper, and the computation of a derived value.
+    /// The place of the value in the paper, and, for a derived value, its computation.
     pub source: &'static str,
 }
 
@@ -93,7 +92,7 @@ fn brief(value: f64) -> String {
     if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }
 
-/// The result of a row's comparison.
+/// The result of the comparison of a row's two values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -105,10 +104,10 @@ pub enum Verdict {
     NotSimulated,
 }
 
-/// The text at the top of this file describes this type.
+/// One row of a report: a published value beside a simulated value.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// The measured quantity, the system, and the unit.
+    /// The names of the measured quantity, of the system, and of the unit.
     pub metric: String,
     /// The published value.
     pub published: Published,
@@ -119,14 +118,14 @@ pub struct Row {
     /// The ratio of the simulated value to the published value, or to the middle of the published
     /// range.
     pub ratio: Option<f64>,
-    /// Whether the values agree.
+    /// Whether the simulated value agrees with the published value.
     pub verdict: Verdict,
-    /// The parts that were busiest, or the reason for a missing simulated value.
+    /// The names of the busiest hardware parts, or the reason for a missing simulated value.
     pub why: String,
 }
 
 impl Row {
-    /// Makes a row with a value of `series`; `why` names the busiest parts of this series.
+    /// Makes a row with a value of `series`; `why` names the busiest hardware parts during this series.
     pub fn of(
         metric: &str,
         published: Published,

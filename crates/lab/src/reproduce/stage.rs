@@ -1,8 +1,8 @@
-//! A loaded simulated cluster that runs several series of points, one after the other.
+//! Loads a simulated cluster, and runs several series of points on it, one after the other.
 //!
-//! Invariant: a layout is loaded only once. The cluster is at rest between points, and all compute
-//! nodes join as new incarnations for every point. The memory is judged after the safe series and
-//! before any unsafe series.
+//! Invariant: the database of a layout is loaded only once. No coordinator runs between two points, and all compute
+//! nodes join as new incarnations for every point. The memory is checked after the series that isolate transactions,
+//! and before any other series.
 
 use super::Scale;
 use super::charge::{Charge, charged, of_clocks};
@@ -35,8 +35,8 @@ use tarn_store::layout::{LayoutKind, Records};
 use tarn_store::placement::catalog::{Options, Placement};
 use tarn_workloads::Workload;
 
-/// The greatest length of a recorded phase in virtual milliseconds, and the largest number of its
-/// transactions.
+/// The largest length of a phase whose history is recorded, in virtual milliseconds, and the largest number of
+/// transactions in such a phase.
 const RECORDED_MS_MAX: f64 = 1.0;
 const RECORDED_MAX: u64 = 20_000;
 
@@ -51,7 +51,8 @@ pub struct Testbed {
     pub memory_nodes: usize,
     /// The number of copies of every record.
     pub replicas: usize,
-    /// The largest number of threads of a compute node; further coordinators share these threads.
+    /// The largest number of threads of a compute node; if there are more coordinators, the threads run several
+    /// coordinators each.
     pub threads_max: usize,
     /// The number of coordinators that a thread gets before a further thread is used.
     pub coroutines_min: usize,
@@ -99,7 +100,7 @@ pub struct Layout {
     /// The number of addresses that each thread caches.
     #[serde(default)]
     pub address_cache_entries: usize,
-    /// The addresses that threads already know when a point begins; this setting replaces
+    /// The rule for the addresses that threads already know when a point begins. This rule replaces the setting
     /// `address_cache_entries`.
     #[serde(skip)]
     pub warmth: Option<Warmth>,
@@ -109,7 +110,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout that is requested for a protocol with several versions. Versions are
+    /// Returns the memory layout of records that a protocol with several versions of a record uses. Versions are
     /// stored apart from their slots, as in the papers, even if the versions are small.
     pub fn asked(&self) -> LayoutKind {
         LayoutKind::MultiVersion { cells: self.versions, records: Records::Apart }
@@ -136,15 +137,14 @@ pub struct System {
     /// The protocol's variant.
     #[serde(deserialize_with = "text::kept_from")]
     pub variant: Kept,
-    /// The times of the system's software that differ from the testbed's profile; most systems have
-    /// no such times.
+    /// The times of the system's software that differ from the testbed's profile; the list is empty for most systems.
     #[serde(default, deserialize_with = "text::charges")]
     pub charges: &'static [Charge],
-    /// The rule for retries of an aborted transaction: `tries` in data files gives the number of
-    /// tries, and 0 means until the transaction commits.
+    /// The rule for retries of an aborted transaction: `tries` in data files gives the number of tries, and 0 means
+    /// that the system tries until the transaction commits.
     #[serde(rename = "tries", default, deserialize_with = "text::retry")]
     pub retry: Retry,
-    /// The source of the system's timestamps, if the system uses timestamps.
+    /// The source from which the system takes timestamps, if the system uses timestamps.
     #[serde(default = "counter", deserialize_with = "text::source")]
     pub timestamps: Source,
     /// Whether the system's transactions run at the nodes that the router chooses, instead of the
@@ -155,8 +155,8 @@ pub struct System {
     /// version tables.
     #[serde(default = "version_cache")]
     pub version_cache_entries: usize,
-    /// The length of the read leases in nanoseconds: readers trust a value for this time, and
-    /// writers wait for this time. 0 means no leases.
+    /// The length of the read leases in nanoseconds. Readers trust a value for this time after they read it, and
+    /// writers wait for this time. The length 0 means that readers have no leases.
     #[serde(default)]
     pub read_lease_ns: u32,
 }
@@ -169,26 +169,26 @@ fn version_cache() -> usize {
     VERSION_CACHE_ENTRIES_DEFAULT
 }
 
-/// The number of coordinators for each client whose transactions are routed. A node with twice the
-/// mean number of requests still has enough coordinators, and a node with more requests has a
-/// queue.
+/// The number of coordinators for each client whose transactions are routed. With this number, a node with twice the
+/// mean number of requests still has enough coordinators. Only at a node with even more requests do transactions wait
+/// in a queue.
 const SEATS_A_CLIENT: usize = 2;
-/// The heap of a group whose versions are written to newly allocated memory. At each point every
-/// thread has a new incarnation, which takes a chunk of its own (23 MiB for 90 threads). The chunks
-/// of former incarnations are not freed.
+/// The size of the heap of a replica group whose versions are written to newly allocated memory. At each point every
+/// thread has a new incarnation, which takes its own chunk of memory from this heap (23 MiB for 90 threads). The
+/// chunks of former incarnations are not freed.
 const SPARE_OF_LIVES_BYTES: u64 = 2 << 30;
-/// Returns the share of the requested version tables that a node found in its cache.
+/// Returns the fraction of the requested version tables that nodes found in their caches.
 fn remembered(names: &[&str], entered: &[u64]) -> Option<f64> {
     let of = |name| names.iter().position(|&phase| phase == name).map(|at| entered[at] as f64);
     let (had, read) = (of("cached")?, of("locate")? + of("read_direct")?);
     (had + read > 0.0).then(|| had / (had + read))
 }
 
-/// Returns a cluster whose readers have leases of this length; a run passes its lease length to its
-/// cluster only here.
+/// Returns a cluster whose readers have leases of this length; only this function passes the lease length of a run to
+/// the run's cluster.
 ///
 /// # Errors
-/// A lease length for a protocol that has no leases.
+/// Fails if the caller gives a lease length for a protocol that has no leases.
 fn leasing(
     cluster: ClusterConfig,
     (protocol, read_lease_ns): (&AnyProtocol, u32),
@@ -201,7 +201,7 @@ fn leasing(
     Err(UsageError { field, value, allowed })
 }
 
-/// The verdicts on the memory of a layout after the layout's safe series.
+/// The verdicts on the memory of a layout after the layout's series that isolate transactions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
     /// The name of the layout.
@@ -219,7 +219,7 @@ impl Judged {
     }
 }
 
-/// The text at the top of this file describes this type.
+/// A loaded simulated cluster, on which systems with the same layout of records can run.
 pub struct Stage<W: Workload> {
     driver: Driver<W>,
     testbed: Testbed,
@@ -234,7 +234,7 @@ impl<W: Workload> Stage<W> {
     /// the same database if their records have the same layout.
     ///
     /// # Errors
-    /// A layout or a system that is not possible, or too little memory in the pool.
+    /// Fails if the layout or the system is not possible, or if the pool has too little memory.
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
     pub fn load(
         workload: W,
@@ -243,7 +243,7 @@ impl<W: Workload> Stage<W> {
         (scale, seed): (&Scale, u64),
         watch: &dyn Watch,
     ) -> Result<Stage<W>, RunError> {
-        // A system whose transactions are routed needs more coordinators than it has clients.
+        // If the transactions of a system are routed, the system needs more coordinators than clients.
         let coordinators = scale.coordinators.iter().copied().max().unwrap_or(1);
         let threads = testbed.threads(coordinators);
         let coordinators = match system.is_routed {
@@ -293,16 +293,17 @@ impl<W: Workload> Stage<W> {
         })
     }
 
-    /// Makes the database's size the axis of the series that follow.
+    /// Makes the size of the database the axis of all later series on this cluster.
     pub fn over_size(mut self, size: u64, name: &'static str) -> Stage<W> {
         (self.size, self.over) = (size, Axis::Size(name));
         self
     }
 
-    /// From the next series on, coordinators run other transactions on the same records.
+    /// Replaces the workload. From the next series on, coordinators run the transactions of the new workload on the
+    /// same records.
     ///
     /// # Panics
-    /// If the workload has other tables.
+    /// Panics if the workload has other tables.
     pub fn set_workload(&mut self, workload: W) {
         self.driver.set_workload(workload);
     }
@@ -315,8 +316,7 @@ impl<W: Workload> Stage<W> {
     /// Runs a system at all points of the scale.
     ///
     /// # Errors
-    /// A system that cannot run on this stage, for example a system of another protocol than the
-    /// loaded one.
+    /// Fails if the system cannot run on this stage, for example because its protocol is not the loaded protocol.
     pub fn series(
         &mut self,
         system: &System,
@@ -439,10 +439,10 @@ impl<W: Workload> Stage<W> {
         guaranteed(&*self.driver.cluster().database().protocol)
     }
 
-    /// Judges the memory after all series so far.
+    /// Checks the memory after all series that have run so far.
     ///
     /// # Errors
-    /// The errors that the fabric reports.
+    /// Returns the errors that the fabric reports.
     pub fn judge(&self, watch: &dyn Watch) -> Result<Judged, RunError> {
         watch.judging(self.load_seconds);
         let (invariants, audit) = self.driver.check()?;

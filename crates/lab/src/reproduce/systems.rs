@@ -1,5 +1,5 @@
-//! Systems and layouts from data files: each system is described once, with the differences between
-//! its forms.
+//! Reads systems and layouts from data files. A data file describes each system once, together with the differences
+//! between the system's forms.
 //!
 //! Invariant: a description is either complete or refused with the name of the missing or unknown
 //! property. A derived system has every property of its base system, except for the properties that
@@ -19,7 +19,7 @@ pub(super) struct Described {
     from: Option<Text>,
     /// The properties that the system has in every form.
     all: Table,
-    /// The properties of each form.
+    /// The properties that the system has only in one form, by the form's name.
     #[serde(flatten)]
     forms: BTreeMap<Text, Table>,
 }
@@ -29,22 +29,22 @@ pub(super) type Systems = BTreeMap<Text, Described>;
 /// All layouts of a file, by name.
 pub(super) type Layouts = BTreeMap<Text, Layout>;
 
-/// A system in one of its forms, ready to run.
+/// A system in one of its forms, with everything that a run of this system needs.
 #[derive(Clone, Debug)]
 pub(super) struct Entrant {
     /// The system.
     pub system: System,
-    /// The layout of its tables.
+    /// The name of the layout of the system's tables.
     pub layout: Text,
-    /// The layouts for single benchmarks, by the benchmark's name.
+    /// The layouts that the system has for single benchmarks, by the benchmark's name.
     pub layouts: BTreeMap<Text, Text>,
-    /// Whether the threads of a node share one set of known addresses.
+    /// Whether all threads of a node know the same addresses.
     pub by_node: bool,
     /// Whether the benchmark determines the length of the system's leases.
     pub leases_of_benchmark: bool,
 }
 
-/// The properties of an entrant in addition to its system.
+/// The properties that a data file gives to an entrant and that are not properties of its system.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Placed {

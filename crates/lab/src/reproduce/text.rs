@@ -1,8 +1,8 @@
-//! Texts of data files, which the program keeps until it ends, and functions that read values of
-//! other crates from such files.
+//! Keeps the texts of data files until the program ends. Further functions read values of other crates' types from
+//! data files.
 //!
-//! Invariant: each different text is kept only once, so that reading a file again or naming a
-//! system again takes no memory.
+//! Invariant: each different text is kept only once, so that the program takes no more memory if it reads a file
+//! again.
 
 use crate::reproduce::charge::Charge;
 use crate::simulate::stamps::Source;
@@ -15,7 +15,7 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use tarn_engine::session::coordinator::Retry;
 
-/// A kept text. Because of this alias, serde does not treat the type as a borrowed string.
+/// A text that the program keeps until it ends. With this alias, serde does not treat the type as a borrowed string.
 pub(super) type Kept = &'static str;
 
 /// Keeps a text until the program ends.
@@ -61,17 +61,17 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Reads a text and keeps it.
+/// Reads a text from a data file, and keeps the text until the program ends.
 pub(super) fn kept_from<'de, D: Deserializer<'de>>(from: D) -> Result<Kept, D::Error> {
     String::deserialize(from).map(|text| kept(&text))
 }
 
-/// Reads charges and keeps them until the program ends.
+/// Reads charges from a data file, and keeps them until the program ends.
 pub(super) fn charges<'de, D: Deserializer<'de>>(from: D) -> Result<&'static [Charge], D::Error> {
     Vec::deserialize(from).map(|charges: Vec<Charge>| &*charges.leak())
 }
 
-/// Returns the rule for retries with this number of tries; 0 means until the transaction commits.
+/// Returns the rule for retries with this number of tries; 0 means that a transaction is tried until it commits.
 pub(super) fn tries(tries_max: u32) -> Retry {
     let tries_max = if tries_max == 0 { Retry::PATIENT.tries_max } else { tries_max };
     Retry { tries_max, ..Retry::PATIENT }

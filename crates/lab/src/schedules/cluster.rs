@@ -1,4 +1,4 @@
-//! Builds the small cluster of one seed.
+//! Builds the small cluster on which the schedule of one seed runs.
 //!
 //! Invariant: the cluster of a seed is laid out and loaded like every other cluster, by the engine's
 //! own catalog and loader. The logs, chunks and heaps of the cluster are small, so that a seed costs
@@ -29,34 +29,34 @@ use tarn_store::ids::{Failure, UsageError};
 use tarn_store::placement::catalog::Options;
 use tarn_workloads::Workload;
 
-/// The drift that nodes assume for clocks that run wrong, and the largest factor by which these clocks
-/// exceed this drift. Some clocks almost stand still.
+/// The drift that nodes assume for clocks with the planted bug, and the largest factor by which these clocks exceed
+/// this drift. Some clocks with the planted bug almost stand still.
 const RUN_OFF_PPM: u32 = 1_000;
 const RUN_OFF_TIMES: u32 = 900;
 const HARDWARE: &str = "cx5-100g";
 
-/// The size of a node's lock table. The table is small, so a slot has many incarnations and few
-/// transactions at a time.
+/// The size of a node's lock table. The table is small, because a node's slot has many incarnations and only a few
+/// transactions at the same time.
 const LOCK_TABLE_BYTES: u64 = 1 << 14;
-/// The retransmission rule of messages. Messages are sent again soon, because virtual time is short and
-/// many messages are lost.
+/// The rule by which requests are sent again. The interval is short, because the virtual time of a run is short and
+/// the network loses many messages.
 const RPC: RpcConfig = RpcConfig {
     retransmit_after: Nanos(30_000),
     backoff_doublings: 3,
     deadline: Nanos(5_000_000),
     ..RpcConfig::DEFAULT
 };
-/// The longest time in which a slot that returns must return. A slot returns at the next check of the
-/// cluster.
+/// The longest time after which a node's slot that restarts must have its next incarnation. The run restarts such a
+/// slot at its next check of the cluster.
 const NEXT_LIFE_WITHIN: Nanos = Nanos(100_000);
 
-/// The small cluster of one seed.
+/// The small simulated cluster of one seed.
 pub struct Cluster {
     /// The simulated hardware.
     pub fabric: SimFabric,
     /// The database.
     pub database: Arc<Database>,
-    /// The membership service, as the service sees itself.
+    /// The membership service itself, not a node's view of the service.
     pub service: Arc<EmbeddedMembership>,
     seed: u64,
     threads: u16,
@@ -102,7 +102,7 @@ impl Cluster {
         let shape = SimConfig {
             memory_nodes: drawn.memory_nodes,
             replicas: drawn.replicas,
-            // The cluster has one more compute node, which is never lost.
+            // The cluster has one compute node more than the seed draws. This additional node is never lost.
             compute_nodes: drawn.compute_nodes + 1,
             group_bytes: catalog.group_bytes(),
             profile: Profile::load(HARDWARE).expect("a profile of this program"),
@@ -146,7 +146,7 @@ impl Cluster {
     /// Lets a compute node join in a new incarnation.
     ///
     /// # Errors
-    /// All incarnations of the slot are used up.
+    /// Fails if all incarnation numbers of the slot are used up.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let inheritance = match self.next_life {
@@ -159,7 +159,7 @@ impl Cluster {
             rpc: RPC,
             counts_load: self.counts_load,
             planted_move: self.planted_move,
-            // The compute node that is never lost also requests locks, when it fills copies.
+            // The compute node that is never lost also requests locks when it copies records to a spare memory node.
             ..ServiceOptions::new(self.threads, self.compute_nodes + usize::from(self.has_faults))
         };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
@@ -168,24 +168,24 @@ impl Cluster {
     /// Creates a context for a thread of a compute node.
     ///
     /// # Errors
-    /// The thread number is too large for owner tags.
+    /// Fails if the thread number is too large for owner tags.
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
         let port = self.fabric.port(node.id, thread, self.seed);
         let mut cx = Context::new(Arc::clone(node), port, thread, self.address_cache)?;
         if self.database.protocol.needs().timestamps {
-            // A counter of this process would be read when a turn begins, but a thread's own time may
-            // be ahead of that moment. With such a counter, a snapshot could miss transactions that had
-            // ended before the snapshot. A round that reads a word in the pool takes virtual time and
-            // avoids the miss.
+            // If this process had a timestamp counter, a thread would read it when the thread's poll begins. But the
+            // thread's own virtual time may be ahead of this moment, so a snapshot could miss transactions that had
+            // ended before it. To avoid this error, timestamps come from a word in the pool, because a round that
+            // reads this word takes virtual time.
             cx.timestamps = Timestamps::Pool(pool_word());
         }
         Ok(Rc::new(cx))
     }
 
-    /// Loads the tables while the cluster is at rest.
+    /// Loads the tables while no coordinator runs.
     ///
     /// # Errors
-    /// The pool's memory is too small or cannot be written. The error is a readable text.
+    /// Fails if the pool's memory is too small or cannot be written. The error is a text for human readers.
     pub fn load<W: Workload>(&self, workload: &W) -> Result<(), String> {
         let loaded = || -> Result<Result<Vec<RecordedWrite>, Failure>, UsageError> {
             let node = self.join(0)?;
@@ -193,8 +193,8 @@ impl Cluster {
             let loaded = rest::load(workload, &cx, rest::ALL, &|_| {})
                 .and_then(|_| block_on(last_writes::stored(&cx)));
             if self.database.protocol.needs().read_leases {
-                // An idle member would delay every later change of the leases, so the loading node
-                // leaves.
+                // A member that does nothing would delay every later change of the read leases, so the loading node
+                // leaves the membership.
                 self.database.membership.retire(node.id);
             }
             Ok(loaded)

@@ -1,8 +1,8 @@
-//! The coverage of runs: the phases of transactions at the moment when their nodes died, every reason
-//! to abort, and every event of recovery.
+//! The coverage of runs: counts of the transaction phases in which nodes died, of every reason to abort, and of every
+//! recovery event.
 //!
-//! Invariant: a cell is listed with its count even if the count is 0. So a cell that was never reached
-//! is named.
+//! Invariant: every cell (one counted event) is listed with its count, even if the count is 0. So the report names
+//! each event that no run reached.
 
 use super::{Subject, mixture};
 use serde::Serialize;
@@ -22,13 +22,13 @@ pub enum Kind {
 }
 
 pub(super) const KINDS: [&str; 3] = ["crash", "zombie", "memory node"];
-/// The workloads whose tables have ordered indexes. The tables of the mixture have them in some seeds
-/// only.
+/// The workloads whose tables have ordered indexes. The tables of the mixture have ordered indexes only in some
+/// seeds.
 pub(super) const WITH_ORDERED_INDEXES: [&str; 2] = [mixture::NAME, "tpcc"];
 
-/// Returns the reason why the seeds of this subject never reach the cell `name`, if the reason is that
-/// none of their tables has an ordered index. In this case the only workload has no ordered index, or
-/// the protocol offers none.
+/// If the cell `name` needs an ordered index and no table of this subject's seeds has one, returns a description of
+/// this reason. Tables have no ordered index if the subject's only workload uses no ordered index, or if the protocol
+/// offers no ordered index.
 pub(super) fn lacks_ordered_indexes(subject: &Subject, name: &str) -> Option<&'static str> {
     let is_offered = subject.info().is_none_or(|info| info.caps.ranges);
     let asked = subject.workload.as_deref();
@@ -61,8 +61,8 @@ const OF_COMPUTE_DEATHS: [&str; 9] = [
     "barred",
 ];
 
-/// Returns the reason why a cell must be 0, if the protocol survives no death of a compute node, so
-/// that no compute node dies.
+/// If the protocol does not survive the death of a compute node, no compute node dies. If no compute node dies and
+/// the cell counts deaths of compute nodes, the function returns the reason why the cell must be 0.
 pub(super) fn lacks_compute_deaths(subject: &Subject, cell: &str) -> Option<&'static str> {
     let recovers = subject.info().is_none_or(|info| info.caps.crash_recovery);
     let (row, name) = cell.split_once('/').unwrap_or_default();
@@ -78,10 +78,9 @@ const OF_MEMORY_DEATHS: [&str; 4] =
 const OF_DEATHS: [&str; 5] =
     ["finished", "found_released", "undone", "resolved_aborted", "resolved_committed"];
 
-/// Returns the reason why a cell must be 0, if the protocol does not promise to survive the cell's
-/// event. No seed draws an event that the protocol does not promise to survive. Such events are the
-/// death of a memory node, any death, a caller that drops its transaction, or the growth of hash
-/// indexes.
+/// No seed draws an event that the protocol does not promise to survive. If the cell counts such an event, the
+/// function returns the reason why the cell must be 0. A protocol may not survive the death of a memory node, or any
+/// death. It may also lack support for callers that drop transactions, or for the growth of hash indexes.
 pub(super) fn lacks_promises(subject: &Subject, cell: &str) -> Option<&'static str> {
     let caps = subject.info()?.caps;
     let (row, name) = cell.split_once('/').unwrap_or_default();
@@ -94,23 +93,23 @@ pub(super) fn lacks_promises(subject: &Subject, cell: &str) -> Option<&'static s
     (name == "split" && !caps.growth).then_some("the protocol's hash indexes do not grow")
 }
 
-/// Returns the reason why no shard moves, if the protocol has no shards.
+/// If the protocol has no shards and the cell counts moves of shards, returns the reason why the cell must be 0.
 pub(super) fn lacks_shards(subject: &Subject, name: &str) -> Option<&'static str> {
     let is_of_shards = name.starts_with("shard_") && !subject.has_shards();
     is_of_shards.then_some("the protocol's locks have no shards")
 }
 
-/// The cell after the cells of phases: the transaction was executing, or the coordinator was between
-/// two transactions.
+/// The index of the cell that follows the cells of phases. This cell counts transactions that were executing, and
+/// coordinators that were between two transactions.
 const BETWEEN: usize = PHASES_MAX;
 
 /// The phases of transactions at the moment when nodes died.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Deaths {
-    /// The numbers of transactions, by [`Kind`] and by phase.
+    /// The number of transactions for each [`Kind`] of death and each phase.
     cells: [[u64; PHASES_MAX + 1]; 3],
-    /// The numbers of nodes that died, by [`Kind`]. For the death of a memory node, this is the number
-    /// of compute nodes that saw the death.
+    /// The number of nodes that died, for each [`Kind`] of death. For memory nodes, the entry counts the compute
+    /// nodes that saw the death of a memory node.
     nodes: [u64; 3],
     /// The number of leases that lapsed while their holder ran.
     pub lapsed: u64,
@@ -121,7 +120,7 @@ pub struct Deaths {
 }
 
 impl Deaths {
-    /// Records that a node died while its coordinators were in these phases.
+    /// Records that a node died while the transactions of its coordinators were in these phases.
     pub fn count(&mut self, kind: Kind, phases: Vec<Option<usize>>) {
         self.nodes[kind as usize] += 1;
         for phase in phases {
@@ -129,7 +128,7 @@ impl Deaths {
         }
     }
 
-    /// Adds the counts of another run.
+    /// Adds the deaths that another run counted.
     pub fn add(&mut self, other: &Deaths) {
         let cells = self.cells.iter_mut().flatten().zip(other.cells.iter().flatten());
         cells.for_each(|(mine, theirs)| *mine += theirs);
@@ -145,7 +144,7 @@ impl Deaths {
     }
 }
 
-/// The cells of many runs.
+/// The counts of all cells, summed over many runs.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Coverage {
     /// The number of transactions, by the way in which a node died and then by phase.
@@ -163,8 +162,8 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Creates the cells of these counts. `cannot` returns the reason why a cell must be 0, if there is
-    /// a reason.
+    /// Creates the coverage from these counts. The function `cannot` returns the reason why a cell must be 0, if
+    /// there is such a reason.
     pub fn of(
         deaths: &Deaths,
         tally: &Tally,

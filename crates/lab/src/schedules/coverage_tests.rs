@@ -1,6 +1,7 @@
 //! Tests of coverage.
 //!
-//! Invariant checked: an empty cell is named, unless the protocol cannot reach it.
+//! Invariant checked: the report names each cell whose count is 0. A cell that the protocol cannot reach is listed
+//! separately, with the reason.
 
 use super::*;
 

@@ -1,8 +1,7 @@
-//! The desk: the place where the coroutines of one seed leave their counts and the errors that they
-//! found.
+//! The desk: the place where the coroutines of one seed put their counts and the errors that they found.
 //!
-//! Invariant: counts only grow while a seed runs, and a sum over seeds is the sum of each count. The
-//! longest time is the exception: its sum is the maximum.
+//! Invariant: counts only grow while a seed runs, and the report of several seeds has the sum of each count. For the
+//! longest time of a lease change, the report has the maximum over the seeds instead of the sum.
 
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -25,7 +24,7 @@ pub struct Incidents {
     pub resolved: Settled,
     /// The number of transactions that were aborted at their deadline because of a fault.
     pub deadlines_missed: u64,
-    /// The number of transactions that their caller dropped half-way.
+    /// The number of transactions that their callers dropped before the end.
     pub dropped: u64,
     /// The number of dropped transactions that had a round in flight.
     pub dropped_in_flight: u64,
@@ -38,7 +37,7 @@ pub struct Incidents {
 }
 
 impl Incidents {
-    /// Adds the counts of another run.
+    /// Adds the incidents that another run counted.
     pub fn add(&mut self, other: &Incidents) {
         self.resolved.committed += other.resolved.committed;
         self.resolved.aborted += other.resolved.aborted;
@@ -54,7 +53,7 @@ impl Incidents {
 /// Counts of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Calls {
-    /// The number of calls whose reply came and was right.
+    /// The number of calls whose caller got the right reply.
     pub replied: u64,
     /// The number of requests that were sent again.
     pub retransmissions: u64,
@@ -63,7 +62,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Adds the counts of another run.
+    /// Adds the calls that another run counted.
     pub fn add(&mut self, other: &Calls) {
         self.replied += other.replied;
         self.retransmissions += other.retransmissions;
@@ -76,14 +75,14 @@ impl Calls {
 pub struct Moves {
     /// The number of shards that moved to another node.
     pub made: u64,
-    /// The number of moves that were taken back.
+    /// The number of moves that the old owner took back.
     pub taken_back: u64,
-    /// The number of moves that were dropped half-way.
+    /// The number of moves of shards whose coroutine was dropped before the move ended.
     pub dropped: u64,
 }
 
 impl Moves {
-    /// Adds the counts of another run.
+    /// Adds the moves of shards that another run counted.
     pub fn add(&mut self, other: &Moves) {
         self.made += other.made;
         self.taken_back += other.taken_back;
@@ -94,28 +93,29 @@ impl Moves {
 /// Counts of changes of readers' leases.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct LeaseChanges {
-    /// The number of requested lease lengths that took effect, or had not taken effect yet at the end.
+    /// The number of requests for another lease length that were accepted, including requests that had not taken
+    /// effect at the end of the run.
     pub begun: u64,
-    /// The number of changes that had to wait for another change.
+    /// The number of requests for another lease length that were refused because an earlier change had not ended.
     pub refused: u64,
-    /// How often managers checked how long transactions take.
+    /// How often the managers of leases compared the lease length with the duration of transactions.
     pub looks: u64,
-    /// The number of changes that managers requested and that took effect.
+    /// The number of lease changes that managers requested and that took effect.
     pub adjusted: u64,
     /// The longest time that one of the managers' changes took, in nanoseconds of the manager's clock.
     pub adjust_longest_ns: u64,
-    /// The number of members that were expelled because of their clocks.
+    /// The number of members that were expelled because their clocks ran wrong.
     pub clocks: u64,
 }
 
 impl LeaseChanges {
-    /// Adds the counts of a run's managers.
+    /// Adds the counts of a run's lease managers.
     pub(super) fn note(&mut self, told: &Adjustments) {
         (self.looks, self.adjusted) = (told.looks, told.count);
         (self.adjust_longest_ns, self.clocks) = (told.longest_ns, told.clocks.len() as u64);
     }
 
-    /// Adds the counts of another run.
+    /// Adds the changes of leases that another run counted.
     pub fn add(&mut self, other: &LeaseChanges) {
         self.begun += other.begun;
         self.refused += other.refused;
@@ -126,22 +126,23 @@ impl LeaseChanges {
     }
 }
 
-/// The counts and failures that coroutines have left.
+/// The counts and failures that coroutines have put on the desk.
 #[derive(Default)]
 pub(super) struct Left<T> {
     pub(super) tally: T,
     pub(super) failures: Vec<String>,
     pub(super) incidents: Incidents,
-    /// The number of coordinators that have not ended, in incarnations that have not ended.
+    /// The number of coordinators that have not ended, counting only coordinators of incarnations that still run.
     pub(super) at_work: usize,
 }
 
-/// The place where coroutines leave their counts and failures.
+/// The shared place where coroutines put their counts and failures.
 #[derive(Default)]
 pub(super) struct Desk<T> {
     pub(super) left: RefCell<Left<T>>,
-    /// Whether keepers may end.
+    /// Whether keepers (coroutines that repair the cluster) may end.
     pub(super) is_over: Cell<bool>,
-    /// The number of probes that have not ended.
+    /// The number of probes that have not ended. A probe is a transaction that checks whether the repaired cluster
+    /// works.
     pub(super) probes: Cell<usize>,
 }

@@ -1,9 +1,9 @@
-//! The meaning of a seed: the cluster, the workload, the permanent disturbances and the faults that the
-//! seed draws.
+//! The meaning of a seed: the cluster, the workload, the disturbances during the whole run, and the faults at single
+//! moments.
 //!
-//! Invariant: the seed determines all of its meaning. Clusters are small and records are few, so that
-//! transactions meet. Each source of variety is drawn separately, so that runs differ in all of them
-//! (swarm testing: Groce et al., "Swarm Testing", ISSTA 2012).
+//! Invariant: the seed determines everything that is drawn. Clusters are small and records are few, so that
+//! transactions conflict. Each property of a run is drawn separately, so that runs differ in all properties (swarm
+//! testing: Groce et al., "Swarm Testing", ISSTA 2012).
 
 use super::mixture::{self, Mix};
 use super::read_leases::ReadLeases;
@@ -17,12 +17,12 @@ use tarn_sim::config::Chaos;
 use tarn_store::layout::BucketShape;
 use tarn_store::placement::catalog::Placement;
 
-/// One mixture in this many has ordered indexes.
+/// Out of this number of mixtures, one has ordered indexes.
 const INDEXED_IN: u32 = 3;
 /// The number of additional transactions of each coordinator in a run with several leaves. Leaves split
 /// only after some transactions.
 const MORE_TRANSACTIONS: u64 = 8;
-/// The stream of random numbers for a run's shape.
+/// The stream of random numbers that determines the shape of a run's cluster and its faults.
 const DRAW_STREAM: u64 = 0x6472_6177;
 /// The stream of random numbers for the draws that only protocols with shards use.
 const SHARDS_STREAM: u64 = 0x7368_6172_6473;
@@ -38,10 +38,10 @@ const WORKLOADS: [(&str, &[&str]); 8] = [
     ("kvs", &["mixed", "wo"]),
 ];
 
-/// Workloads that run only if a caller asks for them, with their profiles and their numbers of records.
-/// One load of TPC-C or TAOBench takes as long as some hundred schedules of the other workloads. The
-/// records of TPC-C are counted in warehouses and the records of TAOBench in edges. TPC-C and TAOBench
-/// draw their keys by their own rules.
+/// Workloads that run only if a caller asks for them, with their profiles and their numbers of records. One load of
+/// TPC-C or TAOBench takes as long as some hundred schedules of the other workloads. The number of records means the
+/// number of warehouses for TPC-C, and the number of edges for TAOBench. TPC-C and TAOBench draw their keys by their
+/// own rules.
 const ASKED_FOR: [(&str, &[&str], &[u64]); 2] =
     [("tpcc", &["tiny"], &[1, 2]), ("taobench", &["a", "oocc"], &[2, 8, 60])];
 
@@ -59,28 +59,28 @@ pub enum What {
         /// The slot of the memory node.
         slot: u16,
     },
-    /// The threads of a compute node stop. Some of its verbs had landed or still land. After a while
-    /// the node is declared dead.
+    /// The threads of a compute node stop. At the stop, some verbs of the node have landed, and other verbs still
+    /// land later. After a while the node is declared dead.
     Crash {
         /// The slot of the compute node.
         slot: u16,
         /// The virtual time from the stop to the declaration, in nanoseconds.
         noticed_after_ns: u64,
     },
-    /// A compute node that runs is declared dead. The node continues to post rounds until its access is
-    /// revoked.
+    /// A compute node that runs is declared dead. Until the node's access to memory is revoked, the node continues to
+    /// post rounds.
     Zombie {
         /// The slot of the compute node.
         slot: u16,
     },
 }
 
-/// A fault that happens once, with its time.
+/// A fault that happens once in a run, with the time at which it happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Fault {
     /// The time of the fault, in virtual nanoseconds.
     pub at_ns: u64,
-    /// The fault.
+    /// The kind of the fault.
     pub what: What,
 }
 
@@ -93,7 +93,7 @@ pub struct Moving {
     pub patience_ns: u64,
 }
 
-/// The meaning of one seed.
+/// The meaning of one seed: everything that the seed determines.
 #[derive(Clone, Debug)]
 pub struct Drawn {
     /// The name of the workload.
@@ -104,7 +104,7 @@ pub struct Drawn {
     pub records: u64,
     /// The Zipf exponent of the distribution of keys.
     pub zipf: f64,
-    /// The mix of the mixture.
+    /// The distribution from which the mixture draws its transactions.
     pub mix: Mix,
     /// The number of memory nodes.
     pub memory_nodes: usize,
@@ -124,9 +124,9 @@ pub struct Drawn {
     pub address_cache: usize,
     /// Whether indexes grow. If indexes do not grow, the chains of their buckets grow.
     pub growth: bool,
-    /// The faults that may happen at any time.
+    /// The faults of the network and of clocks that may happen at any time.
     pub chaos: Chaos,
-    /// The faults that happen once each.
+    /// The faults that happen at single moments of the run.
     pub faults: Vec<Fault>,
     /// The number of empty memory nodes, on which lost copies are made again.
     pub spares: usize,
@@ -142,10 +142,10 @@ pub struct Drawn {
     pub moving: Option<Moving>,
     /// The readers' leases, under a protocol that has such leases.
     pub read_leases: Option<ReadLeases>,
-    /// The terms of membership leases, if the run has any. Clocks may drift by more than the terms
+    /// The terms of membership leases, if members have leases in this run. Clocks may drift by more than the terms
     /// allow.
     pub lease: Option<LeaseTerms>,
-    /// One transaction in this many is dropped half-way by its caller. If the number is 0, no
+    /// Out of this number of transactions, the caller drops one before the transaction ends. If the number is 0, no
     /// transaction is dropped.
     pub drop_one_in: u32,
     /// The shape of an index bucket.
@@ -214,8 +214,8 @@ impl Drawn {
             drop_one_in: if is_mixture { pick(&mut rng, &[0, 0, 0, 6]) } else { 0 },
             bucket,
             slots_per_100_records: pick(&mut rng, &[50, 200, 200]),
-            // The value of `succession` is drawn last. So seeds that were defined earlier keep the rest
-            // of their meaning.
+            // The value of `succession` is drawn last. So the other values that a seed draws are the same as before
+            // this value was added.
             succession: has_faults && rng.random_range(0..2) == 0,
             next_life: false,
             moving: None,
@@ -231,8 +231,8 @@ impl Drawn {
         drawn
     }
 
-    /// Returns the same meaning with the draws for a protocol whose locks are in compute nodes. The
-    /// draws for shards have their own stream of random numbers, so all other draws stay the same.
+    /// Returns the same meaning, and also the values for a protocol whose locks are in compute nodes. The draws for
+    /// shards have their own stream of random numbers, so all other draws stay the same.
     #[must_use]
     pub fn with_shards(self, seed: u64) -> Drawn {
         let mut rng = seeded(seed, SHARDS_STREAM);
@@ -243,14 +243,14 @@ impl Drawn {
         Drawn { next_life, moving, ..self }
     }
 
-    /// Returns the same meaning with the draws for a protocol whose readers have leases. The draws for
-    /// leases have their own stream of random numbers, so all other draws stay the same.
+    /// Returns the same meaning, and also the values for a protocol whose readers have leases. The draws for leases
+    /// have their own stream of random numbers, so all other draws stay the same.
     #[must_use]
     pub fn with_read_leases(self, seed: u64) -> Drawn {
         Drawn { read_leases: Some(ReadLeases::of(seed)), ..self }
     }
 
-    /// Returns the same meaning, but without deaths of memory nodes.
+    /// Returns the same meaning of the seed, but no memory node dies.
     #[must_use]
     pub fn without_memory_deaths(self) -> Drawn {
         let of_compute = |fault: &Fault| !matches!(fault.what, What::MemoryNode { .. });
@@ -258,7 +258,7 @@ impl Drawn {
         Drawn { faults, spares: 0, ..self }
     }
 
-    /// Returns the same meaning, but no compute node stops or is expelled.
+    /// Returns the same meaning of the seed, but no compute node stops or is expelled.
     #[must_use]
     pub fn without_compute_deaths(self) -> Drawn {
         let of_memory = |fault: &Fault| matches!(fault.what, What::MemoryNode { .. });
@@ -267,7 +267,7 @@ impl Drawn {
         Drawn { faults, lease: None, restarts: false, succession: false, next_life: false, ..self }
     }
 
-    /// Returns the same meaning, but no caller drops a transaction.
+    /// Returns the same meaning of the seed, but no caller drops a transaction.
     #[must_use]
     pub fn without_drops(self) -> Drawn {
         Drawn { drop_one_in: 0, ..self }
@@ -331,8 +331,8 @@ fn crew(rng: &mut Rng) -> (usize, usize, usize) {
     }
 }
 
-/// Draws up to three faults, close together in time or not. A death during the recovery from another
-/// death is the interesting case.
+/// Draws up to three faults. In some runs the faults are close together in time, because a node should also die
+/// during the recovery of another node.
 fn faults(rng: &mut Rng, (nodes, replicas): (usize, usize), compute_nodes: usize) -> Vec<Fault> {
     if rng.random_range(0..3) == 0 {
         return Vec::new();
@@ -376,7 +376,7 @@ fn faults(rng: &mut Rng, (nodes, replicas): (usize, usize), compute_nodes: usize
     faults
 }
 
-/// Draws the terms of leases. Clocks may drift by more than these terms allow.
+/// Draws the terms of membership leases. Some clocks may drift by more than these terms allow.
 fn lease(rng: &mut Rng, chaos: &mut Chaos) -> LeaseTerms {
     chaos.clock_drift_max_ppm = pick(rng, &[chaos.clock_drift_max_ppm, 200_000]);
     let lease_ns = pick(rng, &[30_000, 100_000, 400_000]);

@@ -1,6 +1,6 @@
 //! Tests of the meaning of seeds.
 //!
-//! Invariant checked: a seed always has the same meaning, and every kind of fault is drawn.
+//! Invariant checked: a seed always has the same meaning, and every kind of fault is drawn by some seed.
 
 use super::*;
 

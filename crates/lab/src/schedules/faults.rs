@@ -1,10 +1,9 @@
-//! The faults that happen once in a run, and their times: nodes die, are declared dead by mistake, and
+//! The faults that happen once in a run, and the times of these faults: nodes die, are declared dead by mistake, and
 //! return.
 //!
-//! Invariant: a run demands nothing of the engine that the engine does not promise
-//! (docs/fault-model.md). Fewer memory nodes die than there are copies of a record, and one compute
-//! node is never lost. The engine's own recovery finishes the logs and locks of dead nodes. The
-//! recovery runs on every compute node and may die with its node.
+//! Invariant: a run causes no fault that the engine does not promise to survive (docs/fault-model.md). Fewer memory
+//! nodes die than there are copies of a record, and one compute node is never lost. The engine's own recovery
+//! finishes the logs and locks of dead nodes. The recovery runs on every compute node and may die with its node.
 
 use super::desk::Desk;
 use super::drawn::{Drawn, Fault, What};
@@ -22,23 +21,23 @@ use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{Explanation, Failure};
 
-/// The pace of recovery. The pace is as fast as a small cluster allows, so that transactions meet the
-/// recovery.
+/// The pace of recovery. The recovery runs as fast as a small cluster allows, so that it runs at the same time as
+/// transactions.
 pub(super) const PACE: Pace =
     Pace { blocks: 8, pause_ns: 500, look_every_ns: 4_000, ..Pace::UNPACED };
-/// The terms of membership. A member whose threads are not quiet after this time is expelled.
+/// The terms of membership. If a member's threads have not become quiet after this patience, the member is expelled.
 const TERMS: Terms = Terms { patience_ns: 400_000, look_every_ns: 1_000 };
 /// The number of transactions of one coordinator that may fail before the coordinator stops.
 const ENDS_MAX: u32 = 8;
-/// How long a coordinator waits if it must not work.
+/// How long a coordinator waits before it checks again whether it may work.
 const WAIT: Nanos = Nanos(5_000);
 
-/// An event at one moment of a run.
+/// An event that the faults of a run cause at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Event {
     /// A memory node dies, and its contents are lost.
     MemoryNode(u16),
-    /// The threads of a compute node stop. Some of its verbs are still in flight.
+    /// The threads of a compute node stop. Some verbs of this node are still in flight.
     Stops(u16),
     /// A compute node is declared dead, whether it is dead or not.
     Expelled(u16),
@@ -46,7 +45,7 @@ pub(super) enum Event {
     Noticed(u16),
 }
 
-/// Returns the events of these faults, in the order of their times.
+/// Returns the events that these faults cause, in the order of their times.
 pub(super) fn events(faults: &[Fault]) -> Vec<(Nanos, Event)> {
     let mut events = Vec::new();
     for fault in faults {
@@ -128,8 +127,8 @@ pub(super) fn spawn_keepers<'a, T>(
     }
 }
 
-/// Returns whether the keepers have nothing left to do. Dead nodes are recovered, their shards are
-/// open, and each lost copy is on a spare node, as far as there are spares.
+/// Returns whether the keepers have repaired everything. When everything is repaired, the dead nodes are recovered
+/// and their shards are open. In addition, the spare nodes hold the lost copies, as far as the cluster has spares.
 pub(super) fn is_mended(cx: &Context, drawn: &Drawn) -> bool {
     let wanted = |group: usize| {
         let hosts = (group..group + drawn.replicas).map(|node| node % drawn.memory_nodes);
@@ -140,7 +139,8 @@ pub(super) fn is_mended(cx: &Context, drawn: &Drawn) -> bool {
     rest::is_mended(cx.database(), lives, wanted)
 }
 
-/// Returns the slot of the compute node that is never lost. This slot follows all other slots.
+/// Returns the slot of the compute node that is never lost. The number of this slot is larger than the numbers of all
+/// other slots.
 pub(super) fn standby(drawn: &Drawn) -> NodeSlot {
     NodeSlot(drawn.compute_nodes as u16)
 }

@@ -1,10 +1,9 @@
-//! Finds the errors of a run.
+//! Finds the errors of a run after its end.
 //!
-//! Invariant: of the engine's own reports only the history is used. The judge compares the history with
-//! the final memory: every record's last version, replicas, locks, and the workload's invariants.
-//! Memory is read after all deaths, through the configuration that was opened last and after a sweep of
-//! old locks. No lock may be left, the members of a group must be equal, and no acknowledged
-//! transaction may be lost.
+//! Invariant: the judge uses only one report of the engine, the history. The judge compares the history with the
+//! final memory: the last version of every record, the replicas, the locks, and the workload's invariants. The judge
+//! reads memory after all deaths, through the latest configuration, and after the sweep has removed old locks. No
+//! lock may remain, all copies in a group must be equal, and no acknowledged transaction may be lost.
 
 use super::cluster::Cluster;
 use super::drawn::Drawn;
@@ -25,16 +24,15 @@ use tarn_workloads::{Invariant, Workload};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// The history breaks the protocol's guarantee.
+    /// The history breaks the isolation level that the protocol guarantees.
     History,
-    /// Locks are left, replicas differ, or records are in a wrong place.
+    /// Locks remain, replicas differ, or a lookup cannot find a record at its place.
     Audit,
     /// The memory does not hold the last writes of the history.
     Memory,
     /// A rule of the workload is broken.
     Invariant,
-    /// A transaction failed or never ended, or was resolved against the outcome that its caller had
-    /// learned.
+    /// A transaction failed or never ended, or its resolved outcome contradicts the reply that its caller got.
     Failure,
     /// A panic: an invariant of the program was broken.
     Panic,
@@ -49,16 +47,16 @@ pub struct Finding {
     pub text: String,
 }
 
-/// The results of a run.
+/// The results of a run that the judge uses.
 pub(super) struct Evidence<'a, T> {
-    /// The history in the terms of the checker.
+    /// The recorded history, in the form that the checker needs.
     pub(super) recorded: &'a History,
     pub(super) history: Vec<RecordedTxn>,
     pub(super) tally: T,
     pub(super) failures: Vec<String>,
 }
 
-/// Returns the first error. More informative kinds of errors come first.
+/// Returns the first error. Kinds of errors that give more information are checked first.
 pub(super) fn judge<W: Workload>(
     cluster: &Cluster,
     workload: &W,
@@ -77,8 +75,8 @@ pub(super) fn judge<W: Workload>(
     // separate incarnation.
     let cx = cluster.context(&cluster.join(faults::standby(drawn).0)?, 2)?;
     let rules = block_on(look(&cx, workload, (&history, &cluster.loaded()), &tally));
-    // No tally counts the commits of dead coordinators. So in a run with faults, only invariants of
-    // memory are judged.
+    // No tally counts the commits of dead coordinators. So in a run with faults, the judge checks only the invariants
+    // that concern the memory alone.
     let is_broken = |each: &Invariant| !each.ok && (each.of_memory || !drawn.has_faults());
     let found = rules.map(|looked| match looked {
         Looked::Wrong(finding) => Some(finding),
@@ -95,9 +93,9 @@ pub(super) fn judge<W: Workload>(
 
 /// The result of reading the final memory.
 enum Looked {
-    /// The memory is wrong by itself, or differs from the history.
+    /// The memory breaks its own rules, or differs from the history.
     Wrong(Finding),
-    /// The memory is not wrong. The field holds the results of the workload's rules.
+    /// The memory agrees with the history. The field holds the results of the workload's rules.
     Rules(Vec<Invariant>),
 }
 

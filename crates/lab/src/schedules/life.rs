@@ -1,7 +1,8 @@
-//! One incarnation of a compute node: whether it still runs, and the phases of its coordinators.
+//! One incarnation of a compute node: whether its threads still run, and the phases of its coordinators'
+//! transactions.
 //!
-//! Invariant: the protocol phase of each coordinator is known at every moment. The phases of rounds in
-//! flight that no coordinator awaits are known as well.
+//! Invariant: the protocol phase of each coordinator is known at every moment. The protocol phases of rounds in
+//! flight that no coordinator awaits are known too.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -64,9 +65,9 @@ impl Life {
         self.fabric.detached_in_flight(it.thread).contains(&it.number)
     }
 
-    /// Handles a poll of a coordinator of `thread` that has entered `phase` and left it without
-    /// waiting. The new rounds of this thread belong to that phase. Returns whether there are new
-    /// rounds.
+    /// The caller calls this function after a poll in which a coordinator of `thread` entered `phase` and left it
+    /// without waiting. The function assigns the thread's new rounds to this phase. Returns whether the thread has
+    /// new rounds.
     fn leave_behind(&self, thread: Endpoint, phase: usize) -> bool {
         let on_their_way = self.fabric.detached_in_flight(thread);
         let left_behind = &mut *self.left_behind.borrow_mut();
@@ -99,7 +100,7 @@ impl Life {
     }
 }
 
-/// Returns the coroutine of a coordinator in watched form, so that its phase is known at every moment.
+/// Wraps the coroutine of a coordinator, so that the coordinator's phase is known at every moment.
 pub(super) fn watched<'a>(
     (life, cx, phase): (&Rc<Life>, &Rc<Context>, &PhaseCell),
     coroutine: impl Future<Output = ()> + 'a,
@@ -120,8 +121,8 @@ pub(super) fn watched<'a>(
         let last = metrics.last_phase();
         phase.set(Some(last));
         let is_new = |it: &usize| entered_now[*it] != entered[*it];
-        // A try that ended in this poll has left the last phase that it entered. A try that began in
-        // this poll may be waiting in its last phase.
+        // If a try ended in this poll, it has left the last phase that it entered. If another try began in this poll,
+        // this try may be waiting in its last phase.
         let passed = (0..entered.len()).filter(is_new).find(|it| *it != last);
         let thread = cx.port.endpoint();
         match passed {

@@ -1,8 +1,8 @@
-//! Runs many seeds at the same time.
+//! Runs the schedules of many seeds at the same time.
 //!
-//! Invariant: the sum contains all seeds from the first seed to the last, in their order. If enough
-//! seeds have failed, the seed with which they are enough is the last. So the sum does not depend on
-//! the number of jobs. A budget of time only stops the start of new seeds.
+//! Invariant: the sum contains all seeds from the first seed to the last, in their order. The last seed is the seed
+//! with which the allowed number of failures is reached. So the sum does not depend on the number of jobs. If the
+//! time is limited, its end only prevents the start of further seeds.
 
 use super::Subject;
 use super::report::Sum;
@@ -31,7 +31,8 @@ pub struct Order {
     pub failures_max: usize,
 }
 
-/// Runs the seeds until enough of them have failed. After each seed, `watch` gets the sum.
+/// Runs the seeds until the allowed number of them have failed. After each seed, the function calls `watch` with the
+/// sum so far.
 ///
 /// # Errors
 /// The error names the unknown protocol, variant or workload.
@@ -39,11 +40,11 @@ pub fn run_all(order: &Order, watch: &dyn Fn(&Sum)) -> Result<Sum, UsageError> {
     run_until(order, &AtomicBool::new(false), watch)
 }
 
-/// Like [`run_all`], but stops when the caller sets `stop`. After that no seed is begun, and the sum
-/// contains all seeds that were begun.
+/// Like [`run_all`], but stops when the caller sets `stop`. After `stop` is set, no further seed begins, and the sum
+/// contains all seeds that began before.
 ///
 /// # Errors
-/// The same errors as [`run_all`].
+/// Returns the same errors as [`run_all`].
 #[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
 pub fn run_until(
     order: &Order,
@@ -93,7 +94,7 @@ fn work(
     }
 }
 
-/// Adds results in the order of their seeds, until enough seeds have failed.
+/// Adds the results of seeds to the sum, in the order of the seeds, until the allowed number of seeds have failed.
 fn add_up(
     receiver: &Receiver<Numbered>,
     order: &Order,

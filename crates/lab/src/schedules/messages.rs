@@ -1,8 +1,8 @@
-//! Calls on the same network as the transactions: their datagrams are lost, doubled, late and
-//! overtaken.
+//! Makes calls on the same network as the transactions. The network loses, duplicates, delays and reorders the
+//! datagrams of these calls.
 //!
-//! Invariant: a call is executed once, and its caller gets the reply to it. Code of the engine that
-//! sends messages relies on this promise.
+//! Invariant: each call is executed once, and its caller gets the reply to this call. Code of the engine that sends
+//! messages relies on this promise.
 
 use super::cluster::Cluster;
 use super::desk::{Calls, Desk};
@@ -20,7 +20,7 @@ const SQUARE: HandlerId = HandlerId(0);
 /// How often each side checks for messages.
 const LOOK_AGAIN: Nanos = Nanos(5_000);
 
-/// The two threads of the calls. The threads of the transactions know nothing of these two threads.
+/// The two threads of the calls. The coroutines of the transactions do not use these two threads.
 struct Ends {
     client: Rpc,
     server: Rpc,

@@ -1,9 +1,9 @@
-//! The mixture: a workload with every kind of request that a transaction can make, over few records of
-//! every layout.
+//! The mixture: a workload whose transactions make every kind of request. Its tables have few records and use every
+//! layout.
 //!
-//! Invariant: a transaction is planned before it runs, so every try of it makes the same requests. A
-//! try writes its own number in every word of the payload of each row that it writes. So a row with two
-//! different numbers is torn, whether a transaction reads it or the final check does.
+//! Invariant: a transaction is planned before it runs, so every try of the transaction makes the same requests. A try
+//! writes its own number in every word of the payload of each row that it writes. So if a transaction or the final
+//! check reads a row with two different numbers, this row is torn.
 
 use super::ordered::{self, Ordered, Range, Shown};
 pub use crate::harness::layout::Layout;
@@ -31,10 +31,10 @@ pub const RANGES: &str = "ranges";
 const A: ColumnId = ColumnId(0);
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
 
-/// A distribution of transactions.
+/// A mix: the distribution from which transactions are drawn, and the tables on which they run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mix {
-    /// The purpose of the mix.
+    /// The name of the mix, which tells its purpose.
     pub name: &'static str,
     /// The layouts of the tables, one for each table.
     pub layouts: Vec<Layout>,
@@ -42,14 +42,14 @@ pub struct Mix {
     pub keys: u64,
     /// The largest number of wishes (accesses to records) of one transaction.
     wishes: usize,
-    /// The chances of read, update, insert and delete.
+    /// The relative frequencies of reads, updates, inserts and deletes.
     modes: [u32; 4],
-    /// One transaction in this many only reads.
+    /// Out of this number of transactions, one only reads.
     read_only_in: u32,
-    /// One transaction in this many aborts itself. If the number is 0, no transaction does.
+    /// Out of this number of transactions, one aborts itself. If the number is 0, no transaction aborts itself.
     user_abort_in: u32,
-    /// One read in this many reads only one cell. If the number is 0, all reads are of whole rows, so
-    /// that a history has every value.
+    /// Out of this number of reads, one reads only one cell. If the number is 0, all reads are of whole rows, so that
+    /// a history has every value.
     partly_in: u32,
     /// The ordered indexes of the tables, if the tables have any.
     pub ordered: Option<Ordered>,
@@ -63,9 +63,9 @@ impl Mix {
         Mix { name, layouts, keys, wishes, modes, read_only_in, user_abort_in, partly_in, ordered }
     }
 
-    /// Returns whether the values in a history distinguish the versions of a record. The values
-    /// distinguish the versions if every read is of a whole row and no record is deleted. Two absences
-    /// of a record would look alike.
+    /// Returns whether the values in a history distinguish the versions of a record. The values distinguish the
+    /// versions if every read is of a whole row and no record is deleted. If records were deleted, a history could
+    /// not distinguish two absences of the same record.
     pub fn tells_by_value(&self) -> bool {
         self.partly_in == 0 && self.modes[3] == 0 && self.ordered.is_none()
     }
@@ -75,8 +75,8 @@ impl Mix {
     pub(super) fn with_indexes(self, rng: &mut Rng) -> Mix {
         let mut mix = self;
         if rng.random_range(0..3) > 0 {
-            // Half of the records are loaded. The numbers suit wide leaves that are loaded three
-            // quarters full: 29 slots with 21 records each.
+            // Half of the records are loaded. The numbers of keys suit wide leaves, which have 29 slots each. Loading
+            // fills three quarters of a leaf, which is 21 records.
             let keys = [rng.random_range(20..=90), 42, 84, 126][rng.random_range(0..4)];
             let modes = [[2, 4, 6, 3], [1, 2, 8, 1], [2, 5, 1, 4]][rng.random_range(0..3)];
             let (layouts, partly_in) = (mix.layouts, mix.partly_in);
@@ -91,7 +91,7 @@ impl Mix {
     pub fn draw(rng: &mut Rng) -> Mix {
         let mut mix = match rng.random_range(0..6) {
             0 | 1 => Mix::of("anything", rng.random_range(2..=6), 4, [3, 3, 2, 1]),
-            // As many deletes as inserts, so that about half of the keys are absent.
+            // This mix has as many deletes as inserts, so that about half of the keys are absent.
             2 => Mix::of("coming and going", rng.random_range(2..=5), 3, [4, 0, 3, 3]),
             3 => Mix::of("write skew", rng.random_range(2..=4), 3, [4, 3, 0, 0]),
             4 => Mix::of("crowded", rng.random_range(20..=90), 5, [2, 1, 8, 2]),
@@ -118,7 +118,7 @@ impl Mix {
     }
 }
 
-/// Draws the layouts of a mixture. In some seeds the mixture has all of them.
+/// Draws the layouts of a mixture. In some seeds the mixture has all layouts.
 fn layouts(rng: &mut Rng) -> Vec<Layout> {
     let wanted = rng.random_range(1..16u32);
     let all = Layout::ALL.into_iter().enumerate();
@@ -131,22 +131,22 @@ pub(super) struct Wish {
     pub(super) table: TableId,
     pub(super) key: u64,
     pub(super) mode: Mode,
-    /// Whether only the first column is read.
+    /// Whether the wish reads only the first column.
     partly: bool,
-    /// Whether the rows requested so far are fetched before the next wish.
+    /// Whether the transaction fetches the rows that it has requested so far before its next wish.
     fetch: bool,
 }
 
-/// A transaction before it runs.
+/// The plan of a transaction: all requests that the transaction will make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// A range of an index that the transaction reads before its wishes.
     range: Option<Range>,
     wishes: Vec<Wish>,
     gives_up: bool,
-    /// The value that the transaction writes in every word, with the number of the try mixed in. No two
-    /// tries write the same value. So a reader of an aborted try's value cannot be mistaken for a
-    /// reader of the next try's value.
+    /// The value that the transaction writes in every word, combined with the number of the try. So no two tries
+    /// write the same value. So a history shows whether a reader saw the value of an aborted try or the value of the
+    /// next try.
     value: u64,
     tries: Cell<u64>,
     /// The number of transactions of all coordinators that were drawn before this one.
@@ -160,12 +160,13 @@ pub struct Mixture {
     drawn: Cell<u64>,
 }
 
-/// The numbers of odd results of committed transactions. All these numbers must be 0.
+/// The counts of wrong results of committed transactions. All these counts must be 0.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Odd {
     /// The number of torn rows.
     pub torn: u64,
-    /// The number of index entries, present or absent, that their records contradict.
+    /// The number of contradictions between an index and the rows: an entry that does not fit its row, or a missing
+    /// entry.
     pub entries: u64,
 }
 
@@ -181,7 +182,7 @@ impl Mixture {
     /// `zipf`.
     ///
     /// # Errors
-    /// The exponent is impossible.
+    /// Fails if the Zipf exponent is impossible.
     pub fn of(mix: &Mix, zipf: f64) -> Result<Mixture, UsageError> {
         Ok(Mixture { mix: mix.clone(), keys: Keys::new(mix.keys, zipf)?, drawn: Cell::new(0) })
     }
@@ -199,7 +200,8 @@ impl Mixture {
             let same = |wish: &Wish| wish.table == table && wish.key == key;
             let asked_already = wishes[unfetched..].iter().any(same);
             let deleted = wishes.iter().any(|wish| same(wish) && wish.mode == Mode::Delete);
-            // An update must name all cells when it first requests the row, so only reads are partial.
+            // An update must name all cells when it first requests the row. So only reads can request a part of a
+            // row.
             let partly =
                 mode == Mode::Read && *partly_in > 0 && rng.random_range(0..*partly_in) == 0;
             let read_partly = wishes.iter().any(|wish| same(wish) && wish.partly);
@@ -213,7 +215,7 @@ impl Mixture {
             }
         }
         let value = rng.random_range(1..u64::MAX);
-        // The range is drawn last, so seeds without indexes keep their other draws.
+        // The range is drawn last, so a seed without indexes draws the same other values as before.
         let range = self.mix.ordered.as_ref().and_then(|it| it.plan(rng, read_only));
         if range.is_some_and(|range| !range.leaves_wishes()) {
             wishes.clear();
@@ -230,8 +232,8 @@ fn is_whole(row: &Row<'_>) -> bool {
 }
 
 impl Plan {
-    /// Returns whether the transaction is declared as read-only. Half of the transactions that only
-    /// read are declared.
+    /// Returns whether the transaction is declared as read-only. Half of the transactions that only read are declared
+    /// as read-only.
     fn is_declared(&self) -> bool {
         let changes_a_range = self.range.as_ref().is_some_and(|range| range.changes());
         let reads = self.wishes.iter().all(|wish| wish.mode == Mode::Read);
@@ -240,7 +242,7 @@ impl Plan {
         (self.value.is_multiple_of(2) && reads && !changes_a_range) || self.value % 32 == 1
     }
 
-    /// Runs one try of the transaction. Returns the numbers of its odd results.
+    /// Runs one try of the transaction. Returns the counts of wrong results of this try.
     async fn run(&self, tx: &mut Transaction<'_>, mix: &Mix) -> Result<Odd, Failure> {
         let mut asked: Vec<(Wish, Handle)> = Vec::new();
         let (mut odd, mut shown) = (Odd::default(), Shown::new());
@@ -267,7 +269,7 @@ impl Plan {
         if self.gives_up { tx.abort() } else { Ok(odd) }
     }
 
-    /// Checks the fetched rows, and writes.
+    /// Checks the fetched rows, and writes the rows that the transaction changes.
     fn use_rows(
         &self,
         tx: &mut Transaction<'_>,
@@ -392,8 +394,8 @@ impl Workload for Mixture {
                 Ok(())
             }
             Err(failure) if failure == Failure::user_abort() => Ok(()),
-            // Another row has the same value. The caller decides the next step, and this transaction
-            // aborts.
+            // The unique index already has a row with the same value. So the transaction aborts, and its caller
+            // decides the next step.
             Err(Failure::Abort(AbortReason::UniqueViolation)) => Ok(()),
             Err(failure) => Err(failure),
         }
@@ -414,7 +416,8 @@ impl Workload for Mixture {
         }
         let Odd { torn, entries } = *odd;
         let detail = format!("{torn} torn rows read, {torn_left} left");
-        // The tally of one coordinator is enough to show that one of these rules is broken.
+        // Each coordinator counts its own wrong results, so the counts of living coordinators are enough to show a
+        // broken rule.
         let of_memory = true;
         let ok = torn == 0 && torn_left == 0;
         let rows = Invariant { name: "rows are whole", ok, detail, of_memory };

@@ -1,19 +1,18 @@
-//! Random schedules: runs the engine under every order that the contract allows. A seed determines each
-//! run.
+//! Runs random schedules of the engine, which may contain every order of events that the fabric's contract allows. A
+//! seed determines each run.
 //!
-//! Map: [`drawn`] is the meaning of a seed: cluster, workload, disturbances and faults. [`mixture`] is
-//! a workload with every kind of request that a transaction can make. [`cluster`] builds the drawn
-//! cluster, and [`run`] runs one seed. `play` is the course of a run, and `work` runs a coordinator's
-//! transactions. `faults` has the deaths and the keepers, which recover dead nodes. `life` is one
-//! incarnation of a compute node, `slots` the later incarnations of its slot, and [`moves`] the moves
-//! of shards. `probe` checks whether transactions still work at the end. All these coroutines leave
-//! their counts at the [`desk`]. [`messages`] sends calls at the same time as the transactions.
-//! [`judge`] finds errors. [`many`] runs several seeds at the same time, [`report`] sums them up, and
-//! [`coverage`] names the cells that they reached.
+//! Map: [`drawn`] is the meaning of a seed: the cluster, the workload, the disturbances and the faults. [`mixture`]
+//! is a workload with every kind of request that a transaction can make. [`cluster`] builds the drawn cluster, and
+//! [`run`] runs one seed. `play` is the course of a run, and `work` runs a coordinator's transactions. `faults` has
+//! the deaths and the keepers, which recover dead nodes. `life` is one incarnation of a compute node, and `slots`
+//! starts later incarnations of the same slot. [`moves`] moves shards between nodes. `probe` checks whether
+//! transactions still work at the end. All these coroutines put their counts on the [`desk`]. [`messages`] sends
+//! calls at the same time as the transactions. [`judge`] finds errors. [`many`] runs several seeds at the same time,
+//! [`report`] sums the results up, and [`coverage`] counts the events that the runs reached.
 //!
-//! Invariant: the seed and the [`Subject`] determine every event of a run. The digest of its trace is
-//! the same on every machine, whatever else the machine does. A sum over seeds does not depend on how
-//! many seeds ran at the same time.
+//! Invariant: the seed and the [`Subject`] determine every event of a run. The digest of the run's trace is the same
+//! on every machine, independently of the other work of the machine. A sum over seeds does not depend on how many
+//! seeds ran at the same time.
 
 pub mod cluster;
 pub mod coverage;
@@ -42,7 +41,7 @@ use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::services::Planted;
 use tarn_store::ids::UsageError;
 
-/// The subject of a test: a protocol, and the bugs that are planted.
+/// The subject of the test runs: a protocol, and the bugs that the test plants on purpose.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Subject {
     /// The name of the protocol.
@@ -51,9 +50,9 @@ pub struct Subject {
     pub variant: String,
     /// The only workload. If none is given, each seed draws a workload.
     pub workload: Option<String>,
-    /// Whether a bug of the fabric is planted: lines are torn.
+    /// Whether the test plants a bug of the fabric: a read may see a line of which only a part is written.
     pub torn_lines: bool,
-    /// Whether a bug of clocks is planted: clocks drift much more than the nodes assume.
+    /// Whether the test plants a bug of clocks: clocks drift much more than the nodes assume.
     pub clocks_run_off: bool,
     /// The planted bug of moves of shards, if one is planted.
     pub planted_move: Option<Planted>,
@@ -121,18 +120,19 @@ impl Subject {
         self.needs().locks
     }
 
-    /// Returns whether any part of the protocol relies on the rates of clocks.
+    /// Returns whether the protocol has read leases, which rely on the rates of clocks.
     pub fn has_read_leases(&self) -> bool {
         self.needs().read_leases
     }
 
-    /// Returns the needs of the subject's protocol. If no such protocol exists, there are no needs.
+    /// Returns the features that the subject's protocol needs. If no such protocol exists, the result contains no
+    /// feature.
     fn needs(&self) -> Needs {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
         protocol.map_or(Needs::NONE, |protocol| protocol.needs())
     }
 
-    /// Refuses a workload that needs more than the protocol promises.
+    /// Returns an error if the workload needs a feature that the protocol does not promise.
     ///
     /// # Errors
     /// The error names the workload and the allowed workloads.

@@ -1,9 +1,9 @@
-//! Moves of shards while transactions run and nodes die, under a protocol that has shards.
+//! Moves shards between compute nodes while transactions run and nodes die, under a protocol that has shards.
 //!
-//! Invariant: the seed determines all moves. Each incarnation of a compute node gives away some of its
-//! own shards that receive requests. The receiver may be any member, including the standby. Some moves
-//! are stopped half-way. If a node dies during a move, other nodes open the shard. At the end the
-//! shards of all living nodes are open.
+//! Invariant: the seed determines all moves. Each incarnation of a compute node moves some of its own shards that
+//! receive requests to other nodes. The new owner may be any member, including the node that only recovers others.
+//! The caller drops some moves before they end. If a node dies during a move, other nodes open the shard. At the end
+//! the shards of all living nodes are open.
 
 use super::desk::Desk;
 use super::drawn::Moving;
@@ -21,15 +21,15 @@ use tarn_store::placement::shard_map::{ShardId, ShardState};
 
 /// The stream of random numbers for a node's moves. The node's name is mixed into the seed.
 const MOVES_STREAM: u64 = 0x6d6f_7665_7300;
-/// One move in this many is dropped half-way.
+/// Out of this number of moves, one is dropped before it ends.
 const DROP_ONE_IN: u32 = 8;
 const TURNS_MAX: u32 = 12;
-/// The number of moves that a node begins. If a node moved requested shards without a limit, faster
-/// than messages arrive, it could prevent transactions from ending (seed 3217, in which three of ten
-/// messages are lost). No promise says that transactions end in this case.
+/// The number of moves that a node begins. Without a limit, a node could move shards faster than messages arrive, and
+/// so prevent transactions from ending. With seed 3217, in which three of ten messages are lost, transactions did not
+/// end for this reason. The engine does not promise that transactions end in this case.
 const MOVES_MAX: u32 = 200;
 
-/// Moves shards of this node until its first thread's coordinators have ended.
+/// Moves shards of this node to other nodes until all coordinators of the node's first thread have ended.
 pub(super) async fn keep_moving<T>(cx: Rc<Context>, (moving, seed): (Moving, u64), desk: &Desk<T>) {
     let Some(services) = cx.node.services() else { return };
     let Some(load) = services.load() else { return };

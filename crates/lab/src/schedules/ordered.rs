@@ -1,10 +1,9 @@
 //! The ordered indexes of the mixture: their shapes, the requests that transactions make to them, and
 //! the rules that must hold.
 //!
-//! Invariant: an index orders the number in a row. With an index, rows have only a few different
-//! numbers. So unique indexes refuse changes, and leaves fill, empty, split and merge. Committed
-//! transactions are judged: the entries of a scan are compared with rows that the same transaction
-//! reads.
+//! Invariant: an index orders rows by the number that the row repeats in its words. If a table has an index, its rows
+//! have only a few different numbers. So unique indexes refuse some changes, and leaves fill, empty, split and merge.
+//! In committed transactions, the entries of a scan must agree with the rows that the same transaction reads.
 
 use super::mixture::Wish;
 use crate::harness::layout::Layout;
@@ -25,7 +24,7 @@ const ZONES: u64 = 4;
 /// The number of transactions after which the numbers concentrate in another zone.
 const ZONE_TRANSACTIONS: u64 = 30;
 
-/// An index of a table.
+/// One ordered index: the number of its table, whether it is unique, and the number of 8-byte parts of its keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct One {
     table: usize,
@@ -37,9 +36,9 @@ struct One {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ordered {
     indexes: Vec<One>,
-    /// The numbers in rows are less than this.
+    /// The upper bound of the numbers in rows: each number is less than this value.
     values: u64,
-    /// One transaction in this many scans.
+    /// Out of this number of transactions, one scans an index.
     scans_in: u32,
 }
 
@@ -60,15 +59,15 @@ pub(super) struct Range {
 /// How a transaction uses the entries of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
-    /// The entries are not used. The transaction's wishes follow.
+    /// The transaction does not use the entries, and continues with its wishes.
     Wishes,
-    /// The transaction reads each record.
+    /// The transaction reads the record of each entry.
     Read,
-    /// The transaction deletes each record.
+    /// The transaction deletes the record of each entry.
     Delete,
 }
 
-/// The entries of a scan: the numbers in the rows and the keys of the rows.
+/// The entries that a scan showed: for each entry, the number in the row and the key of the row.
 pub(super) type Shown = Vec<(u64, u64)>;
 
 impl Ordered {
@@ -92,7 +91,7 @@ impl Ordered {
         })
     }
 
-    /// Returns a readable description.
+    /// Returns a readable description of the indexes.
     pub(super) fn name(&self) -> String {
         let one = |one: &One| {
             let width = if one.parts == 1 { "narrow" } else { "wide" };
@@ -103,8 +102,8 @@ impl Ordered {
         format!("indexes of {} values: {}", self.values, all.join(", "))
     }
 
-    /// Returns the number of the row of `key` in a try that draws `chance`. Before this transaction
-    /// `count` transactions were drawn.
+    /// Returns the number that a try with the random value `chance` writes into the row of `key`. The argument
+    /// `count` is the number of transactions that were drawn before this transaction.
     pub(super) fn value(&self, chance: u64, (table, key): (TableId, u64), count: u64) -> u64 {
         let draw = mix(chance ^ mix(u64::from(table.0) << 32 | key));
         let zone = count / ZONE_TRANSACTIONS % ZONES;
@@ -140,12 +139,12 @@ impl Ordered {
 }
 
 impl Range {
-    /// Returns whether the transaction changes the rows of the range's entries.
+    /// Returns whether the transaction changes the rows to which the entries of the range lead.
     pub(super) fn changes(&self) -> bool {
         self.then == Then::Delete
     }
 
-    /// Returns whether the transaction's wishes follow the scan.
+    /// Returns whether the transaction continues with its wishes after the scan.
     pub(super) fn leaves_wishes(&self) -> bool {
         self.then == Then::Wishes
     }
@@ -160,7 +159,7 @@ impl Range {
         tx.scan(self.index, if self.backward { scan.backward() } else { scan })
     }
 
-    /// Reads the range and uses its entries. Returns the entries, and the number of odd entries.
+    /// Reads the range and uses its entries. Returns the entries, and the number of wrong entries.
     pub(super) async fn run(&self, tx: &mut Transaction<'_>) -> Result<(Shown, u64), Failure> {
         let handle = self.ask(tx);
         tx.fetch().await?;
@@ -198,8 +197,8 @@ impl Range {
         (outside.count() + disordered + usize::from(too_many)) as u64
     }
 
-    /// Returns whether the entries of a scan contradict the number of a row that the transaction has
-    /// read and not changed. The number is `None` if the row does not exist.
+    /// Returns whether the entries of a scan contradict a row that the transaction has read and not changed. The
+    /// row's number is `None` if the row does not exist.
     pub(super) fn contradicts(
         &self,
         shown: &Shown,
@@ -230,7 +229,7 @@ pub(super) fn first_word(payload: &[u8]) -> u64 {
     u64::from_le_bytes(*payload.first_chunk().expect("a row has 8 bytes"))
 }
 
-/// Returns the number of an entry's row.
+/// Returns the number that the key of an index entry contains.
 fn said(key: &[u8]) -> u64 {
     u64::from_be_bytes(*key.first_chunk().expect("a part"))
 }

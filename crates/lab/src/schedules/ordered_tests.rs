@@ -1,6 +1,6 @@
 //! Tests of the mixture's ordered indexes.
 //!
-//! Invariant checked: wrong entries of a scan are counted, and so are rows that contradict a scan.
+//! Invariant checked: the check counts wrong entries of a scan, and rows that contradict the entries of a scan.
 
 use super::*;
 use tarn_fabric::rng::seeded;

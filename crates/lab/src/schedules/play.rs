@@ -1,9 +1,8 @@
-//! Plays a seed: it runs the coordinators, causes the faults, and runs the keepers, which recover dead
-//! nodes.
+//! Runs one seed: it starts the coordinators, causes the faults, and starts the keepers, which recover dead nodes.
 //!
-//! Invariant: the code of this module acts only between steps of virtual time, so the seed determines
-//! its actions. A run ends when every coordinator of the living nodes has ended and the keepers have
-//! nothing left to do. A run that does not end in time is an error.
+//! Invariant: the code of this module acts only between steps of virtual time, so the seed determines its actions. A
+//! run ends when every coordinator of the living nodes has ended and the keepers have repaired everything. A run that
+//! does not end in time is an error.
 
 use super::cluster::Cluster;
 use super::coverage::{Deaths, Kind};
@@ -36,7 +35,7 @@ use tarn_workloads::Workload;
 
 /// The longest time without a commit. If no transaction has committed for this long, the run is stuck.
 const PATIENCE: Nanos = Nanos(100_000_000);
-/// How long a transaction is tried while a fault may be the cause of its failure.
+/// How long a coordinator tries a transaction again, as long as a fault may be the cause of its failure.
 const DEADLINE: Nanos = Nanos(2_000_000);
 /// The time between two checks of the cluster while faults may happen.
 const STEP: Nanos = Nanos(20_000);
@@ -79,12 +78,12 @@ pub(super) struct Play<'a, W: Workload> {
     /// The coordinator numbers that coordinators of another node have taken over.
     pub(super) taken: BTreeSet<u32>,
     pub(super) deaths: Deaths,
-    /// The compute node that is never lost, and the context of one of its threads.
+    /// The compute node that is never lost (the standby), and the context of one of its threads.
     standby: Option<(Arc<ComputeNode>, Rc<Context>)>,
 }
 
 impl<'a, W: Workload> Play<'a, W> {
-    /// Prepares the run.
+    /// Prepares the run of one seed.
     ///
     /// # Errors
     /// The error names the value that cannot be used.
@@ -185,7 +184,7 @@ impl<'a, W: Workload> Play<'a, W> {
         Ok(())
     }
 
-    /// Returns the first number of the coordinators of a slot's thread.
+    /// Returns the number of the first coordinator that runs on this thread of this slot.
     pub(super) fn first_number(&self, slot: usize, thread: usize) -> u32 {
         ((slot * self.drawn.threads + thread) * self.drawn.coroutines) as u32
     }
@@ -198,8 +197,8 @@ impl<'a, W: Workload> Play<'a, W> {
         self.standby = Some((Arc::clone(&node), Rc::clone(&cx)));
         let life = Life::new(node.id, &self.cluster.fabric);
         self.keep(&life, cx);
-        // The standby may inherit shards. Each thread of another node sends its requests for such
-        // shards to the standby's thread of the same number.
+        // The standby may inherit shards. If it does, each thread of another node sends its requests for these shards
+        // to the standby's thread of the same number.
         let threads = if node.services().is_some() { self.drawn.threads as u16 } else { 1 };
         for thread in 1..threads {
             let cx = self.cluster.context(&node, thread)?;
@@ -215,9 +214,9 @@ impl<'a, W: Workload> Play<'a, W> {
         self.contexts.push(cx);
     }
 
-    /// Lets the thread answer requests of other nodes, if the protocol sends any, as long as any
-    /// coordinator of any thread runs. In a run with faults the thread answers until the end of the
-    /// run, because the probes at the end need it too.
+    /// If nodes send requests to each other under this protocol, lets the thread answer these requests as long as any
+    /// coordinator runs. In a run with faults the thread answers until the end of the run, because the probes at the
+    /// end also send requests.
     pub(super) fn serve(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
         let (desk, has_faults) = (self.desk, self.drawn.has_faults());
         self.lives.serve(&life.is_dead, cx, move || !has_faults || desk.is_over.get());
@@ -245,7 +244,7 @@ impl<'a, W: Workload> Play<'a, W> {
     /// Runs the seed to its end.
     ///
     /// # Errors
-    /// A slot has used up its incarnations.
+    /// Fails if a slot has used up its incarnation numbers.
     pub(super) fn run(mut self) -> Result<Played, UsageError> {
         let stuck = match self.drawn.has_faults() {
             true => self.run_with_faults()?,
@@ -272,7 +271,7 @@ impl<'a, W: Workload> Play<'a, W> {
         self.contexts.iter().map(|cx| cx.metrics.snapshot().committed).sum()
     }
 
-    /// Runs until all coroutines have ended.
+    /// Runs until all coroutines have ended. Returns the reason why the run is stuck, if it is stuck.
     fn run_on(&mut self) -> Option<String> {
         loop {
             let before = self.committed();
@@ -323,14 +322,14 @@ impl<'a, W: Workload> Play<'a, W> {
         self.sweep_at_last()
     }
 
-    /// Returns the longest time without a commit after which the run is stuck. Large workloads get more
-    /// time, because copying and sweeping their tables takes longer than for a mixture's few records.
+    /// Returns the longest time without a commit after which the run is stuck. Large workloads get more time, because
+    /// the keepers need more time to copy and to sweep large tables than the few records of a mixture.
     fn patience(&self) -> Nanos {
         let is_large = is_asked_for(&self.drawn.workload);
         if is_large { Nanos(PATIENCE.0 * 50) } else { PATIENCE }
     }
 
-    /// Returns the members whose threads run.
+    /// Returns the incarnations that are members and whose threads still run.
     pub(super) fn living(&self) -> impl Iterator<Item = &Member> {
         let service = &self.cluster.service;
         self.members.iter().filter(|it| !it.life.has_stopped() && service.is_member(it.life.id))
@@ -366,9 +365,9 @@ impl<'a, W: Workload> Play<'a, W> {
     }
 
     fn sweep_at_last(&mut self) -> Result<Option<String>, UsageError> {
-        // A lock whose transaction had written nothing may stay until another transaction meets it, but
-        // the sweep at this point must remove it. The sweep runs on a new thread, because an older
-        // thread may not have followed the last change.
+        // If a transaction had written nothing, its lock may stay until another transaction meets the lock. So the
+        // sweep at this point must remove the locks that no transaction has met. The sweep runs on a new thread,
+        // because an older thread may not know the last change of the configuration.
         let (node, _) = self.standby.as_ref().expect("it looks after faults");
         let cx = self.cluster.context(node, 1)?;
         let port = cx.port.clone();
@@ -423,8 +422,8 @@ impl<'a, W: Workload> Play<'a, W> {
                 let Some(life) = self.life_of(slot) else { return };
                 self.expel(&life);
             }
-            // The lease of the stopped node may have lapsed before, and its slot may have another
-            // incarnation by now.
+            // The membership lease of the stopped node may have lapsed earlier, and the node's slot may already have
+            // another incarnation.
             Event::Noticed(slot) => {
                 let has_stopped = |life: &Rc<Life>| life.has_stopped();
                 let Some(life) = self.life_of(slot).filter(has_stopped) else { return };

@@ -1,9 +1,8 @@
-//! The probe: after a cluster that has lost nodes is repaired, it checks whether transactions still
-//! work.
+//! The probe checks whether transactions still work after a cluster that has lost nodes is repaired.
 //!
-//! Invariant: on every compute node that lives, a thread that ran transactions before commits a write
-//! in every group in which anything was loaded. A failure that a fault may still cause is tried again a
-//! few times. Any other failure is an error. A thread that cannot commit is also an error.
+//! Invariant: on every living compute node, a thread that ran transactions before must commit a write in every
+//! replica group with loaded records. If a fault may still be the cause of a failure, the probe tries again a few
+//! times. Any other failure is an error. If a thread cannot commit after these tries, this is also an error.
 
 use super::cluster::Cluster;
 use super::desk::Desk;
@@ -20,7 +19,7 @@ const TRIES_MAX: u32 = 20;
 /// How long the probe waits between two tries.
 const WAIT: Nanos = Nanos(20_000);
 
-/// Returns one record of each group in which any record was loaded.
+/// Returns one record of each replica group that contains any loaded record.
 pub(super) fn records(cluster: &Cluster) -> Vec<(TableId, u64)> {
     let catalog = &cluster.database.catalog;
     let mut records = BTreeMap::new();
@@ -32,7 +31,7 @@ pub(super) fn records(cluster: &Cluster) -> Vec<(TableId, u64)> {
     records.into_values().collect()
 }
 
-/// Commits a transaction on each of these records.
+/// Commits one transaction on each of these records. A failed commit is recorded as an error.
 pub(super) async fn probe<T>(mut by: Coordinator, records: Vec<(TableId, u64)>, desk: &Desk<T>) {
     'records: for record in records {
         let mut tries = 0;
@@ -40,7 +39,7 @@ pub(super) async fn probe<T>(mut by: Coordinator, records: Vec<(TableId, u64)>, 
             tries += 1;
             let (cx, node) = (Rc::clone(by.context()), by.context().node.id);
             if !cx.database().membership.is_member(node) {
-                // The probe's node was expelled meanwhile, perhaps because of its clock.
+                // The probe's node was expelled during the probe, perhaps because its clock ran wrong.
                 break 'records;
             }
             let is_known = matches!(failure, Failure::Fabric | Failure::DeadlineExceeded);
@@ -55,7 +54,8 @@ pub(super) async fn probe<T>(mut by: Coordinator, records: Vec<(TableId, u64)>, 
     desk.probes.set(desk.probes.get() - 1);
 }
 
-/// Writes the old value of a record's first column again. If the record was deleted, only reads it.
+/// Writes the old value of a record's first column again. If the record was deleted, the function only reads its
+/// place.
 async fn touch(by: &mut Coordinator, (table, key): (TableId, u64)) -> Result<(), Failure> {
     by.transact(async |tx| {
         let row = tx.update(table, key, Cells::ALL);

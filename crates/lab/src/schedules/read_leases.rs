@@ -1,9 +1,8 @@
-//! Changes of the length of readers' leases while transactions run and nodes die, under a protocol that
-//! has such leases.
+//! Changes the length of readers' leases while transactions run and nodes die, under a protocol that has such leases.
 //!
-//! Invariant: the seed determines all changes. Every node reads the authoritative lease word as long as
-//! any coordinator runs, whatever the coordinators do. So no node delays a change. Some members request
-//! changes of any length, also at the same time.
+//! Invariant: the seed determines all changes of the lease length. Every node reads the authoritative lease word
+//! repeatedly as long as any coordinator runs. So no node delays a change of the lease length. Some members request
+//! changes to any length, and several members may do this at the same time.
 
 use super::desk::Desk;
 use rand::RngExt as _;
@@ -21,22 +20,22 @@ const CHANGES_STREAM: u64 = 0x6368_616e_6765;
 /// The shortest time between two reads of the authoritative lease word by a node outside of its
 /// transactions.
 const LOOK_EVERY: Nanos = Nanos(2_000);
-/// The largest number of reads of a node. In runs with frequent changes, a few of these reads also
-/// request a change.
+/// The largest number of times that one node reads the lease word. In runs with frequent changes, a few of these
+/// reads also request a change.
 const TURNS_MAX: u32 = 800;
 
 /// The stream of random numbers for the draws that only protocols with readers' leases use.
 const READ_LEASES_STREAM: u64 = 0x6c65_6173_6573;
 
-/// The rule for readers' leases in one run.
+/// The rule by which readers' leases are used in one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct ReadLeases {
-    /// The length of the leases at first, in nanoseconds.
+    /// The length of the leases when the run begins, in nanoseconds.
     pub length_ns: u32,
-    /// The average virtual time between two requests for another length, in nanoseconds. If this time
-    /// is 0, no length is requested.
+    /// The average virtual time between two requests for another length, in nanoseconds. If this time is 0, no member
+    /// requests another length.
     pub change_every_ns: u64,
-    /// The time between two checks of the manager, in virtual nanoseconds of its clock. A check
+    /// The time between two checks by the manager of leases, in virtual nanoseconds of the manager's clock. A check
     /// compares the leases with the time that transactions take. If this time is 0, no manager runs.
     pub adjust_every_ns: u64,
     /// The shortest lease that the manager requests.
@@ -46,11 +45,12 @@ pub struct ReadLeases {
 }
 
 impl ReadLeases {
-    /// The lengths that a run may draw. The lengths go from no lease to a lease so long that every
-    /// other event of the run happens before a writer has waited for it.
+    /// The lease lengths that a run may draw. The shortest length means no lease. The longest length is so long that
+    /// every other event of the run happens before a writer has waited for such a lease.
     pub const LENGTHS_NS: [u32; 5] = [0, 2_000, 8_000, 30_000, 120_000];
 
-    /// Returns the leases that `seed` determines. The leases are drawn from a separate stream.
+    /// Returns the rule for readers' leases that `seed` determines. A separate stream of random numbers determines
+    /// this rule.
     pub(super) fn of(seed: u64) -> ReadLeases {
         let mut rng = seeded(seed, READ_LEASES_STREAM);
         let mut pick = |choices: &[u64]| choices[rng.random_range(0..choices.len())];
@@ -64,10 +64,11 @@ impl ReadLeases {
         ReadLeases { length_ns, change_every_ns, adjust_every_ns, least_ns, most_ns }
     }
 
-    /// Returns the policy of the manager. Clocks are monitored if a keeper `recovers` expelled members.
+    /// Returns the policy of the manager of leases. The manager monitors clocks if a keeper `recovers` expelled
+    /// members.
     ///
     /// # Errors
-    /// No drawn value causes an error.
+    /// The values that seeds draw never cause an error.
     pub fn policy(&self, recovers: bool) -> Result<Option<LeasePolicy>, UsageError> {
         if self.adjust_every_ns == 0 {
             return Ok(None);
@@ -77,7 +78,8 @@ impl ReadLeases {
     }
 }
 
-/// Follows the authoritative lease word, and requests other lengths, until all coordinators have ended.
+/// Repeatedly reads the authoritative lease word, and requests other lease lengths, until all coordinators have
+/// ended.
 pub(super) async fn keep_changing<T>(
     cx: Rc<Context>,
     (leases, seed): (ReadLeases, u64),

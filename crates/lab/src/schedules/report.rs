@@ -1,9 +1,9 @@
-//! The sum of many seeds, in readable form (`Display`) and for programs (`Serialize`).
+//! The sum of the results of many seeds, for human readers (`Display`) and for programs (`Serialize`).
 //!
-//! Invariant: the order determines all parts of the sum except `wall`. All parts of the sum except
-//! `wall` are the same on every machine, with any number of jobs. Every reason to abort and every phase
-//! of the protocol has its count, even if the count is zero. A phase that a variant cannot reach is
-//! listed with the reason, and with a seed of another variant that reaches it.
+//! Invariant: the list of seeds and the subject determine all parts of the sum except `wall`. All parts except `wall`
+//! are the same on every machine, with any number of jobs. Every reason to abort and every phase of the protocol has
+//! its count, even if the count is zero. A phase that a variant cannot reach is listed with the reason, and with a
+//! seed of another variant that reaches it.
 
 use super::Subject;
 use super::coverage::{
@@ -22,40 +22,40 @@ use tarn_engine::cluster::info::{Limit, Only};
 use tarn_engine::site::metrics::Tally;
 use tarn_fabric::rng::mix;
 
-/// Transactions meet in a seed if at least this share of the seed's tries is aborted.
+/// The transactions of a seed count as conflicting if at least this share of the seed's tries is aborted.
 pub const CONFLICT_RATE: f64 = 0.2;
 
-/// The number of seeds that are tried to find one that reaches a phase.
+/// The largest number of seeds that the report tries to find a seed that reaches a phase.
 const SHOW_WITHIN: u64 = 20;
 
-/// A phase or reason that the variant does not have, but another variant has.
+/// A phase or a reason to abort that this variant does not have, but that another variant has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Elsewhere {
-    /// The reason why the variant does not have it.
+    /// The reason why this variant does not have the phase or the reason to abort.
     pub why: &'static str,
-    /// The variant that has the phase or reason.
+    /// The variant that has the phase or the reason to abort.
     pub variant: &'static str,
-    /// How often one seed of the other variant reached the phase or reason.
+    /// How often one seed of the other variant reached the phase or the reason to abort.
     pub count: u64,
     /// The command that runs this seed of the other variant.
     pub replay: String,
 }
 
-/// The runs in which transactions met.
+/// The counts of runs in which transactions conflicted.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Conflicts {
-    /// The smallest share of aborted tries with which a run counts.
+    /// The smallest share of aborted tries with which a run counts as a run with conflicts.
     pub rate: f64,
-    /// The number of seeds that count.
+    /// The number of seeds whose transactions conflicted.
     pub seeds: u64,
-    /// The share of seeds that count.
+    /// The share of seeds whose transactions conflicted.
     pub share: f64,
 }
 
-/// Counts of deaths.
+/// Counts of the deaths of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Faults {
-    /// The number of seeds without a death.
+    /// The number of seeds in which no node died.
     pub none: u64,
     /// The number of memory nodes that died.
     pub memory_nodes: u64,
@@ -76,7 +76,7 @@ pub struct Failed {
     pub seed: u64,
     /// The digest of the seed's trace.
     pub digest: String,
-    /// The kind of the error.
+    /// The kind of the error that the seed found.
     pub kind: FindingKind,
     /// The counterexample.
     pub counterexample: String,
@@ -103,7 +103,7 @@ pub struct Wall {
     pub events_per_s: f64,
 }
 
-/// The sum of many seeds.
+/// The sum of the results of many seeds.
 #[derive(Clone, Default, Debug, Serialize)]
 pub struct Sum {
     /// The name of the protocol.
@@ -132,20 +132,20 @@ pub struct Sum {
     pub aborts: BTreeMap<&'static str, u64>,
     /// How often each phase of the protocol was entered. Every phase is listed.
     pub phases: BTreeMap<&'static str, u64>,
-    /// Phases and reasons that were not reached although they could be.
+    /// The phases and the reasons to abort that no seed reached, although the protocol can reach them.
     pub not_reached: Vec<&'static str>,
-    /// The phases that only other variants have.
+    /// The phases and the reasons to abort that only other variants have.
     pub elsewhere: BTreeMap<&'static str, Elsewhere>,
-    /// The seeds in which transactions met.
+    /// The counts of seeds whose transactions conflicted.
     pub conflicts: Conflicts,
     /// The number of buckets that were split.
     pub splits: u64,
-    /// Counts of deaths.
+    /// The counts of the deaths of nodes.
     pub faults: Faults,
-    /// The counts of other events.
+    /// The counts of events that are neither commits, aborts nor deaths.
     #[serde(flatten)]
     pub incidents: Incidents,
-    /// The coverage by cells.
+    /// The coverage: how often the runs reached each event.
     pub coverage: Coverage,
     /// The number of events that happened.
     pub events: u64,
@@ -159,7 +159,7 @@ pub struct Sum {
     /// All seeds that failed.
     #[serde(skip)]
     pub failures: Vec<Failed>,
-    /// The cost of the run.
+    /// The cost of the run on this machine.
     pub wall: Wall,
     #[serde(skip)]
     pub(super) tally: Tally,
@@ -170,7 +170,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Creates the sum without any seed.
+    /// Creates a sum that contains no seed yet.
     pub fn new(subject: &Subject, first_seed: u64, jobs: usize) -> Sum {
         let Subject { protocol, variant, workload, torn_lines, clocks_run_off, planted_move } =
             subject.clone();
@@ -223,7 +223,7 @@ impl Sum {
         }
     }
 
-    /// Computes the coverage, after all seeds are added.
+    /// Computes the coverage when the results of all seeds are added.
     fn cover(&mut self, subject: &Subject) {
         let (incidents, Deaths { lapsed, restarts, .. }) = (&self.incidents, self.deaths);
         let (crashes, zombies) = (self.deaths.nodes(Kind::Crash), self.deaths.nodes(Kind::Zombie));
@@ -268,7 +268,7 @@ impl Sum {
         self.coverage = Coverage::of(&self.deaths, &self.tally, cells, events, &cannot);
     }
 
-    /// Names the counts, after all seeds are added.
+    /// Gives each count its name, when the results of all seeds are added.
     pub fn finish(&mut self, subject: &Subject) {
         self.cover(subject);
         let info = subject.info();
@@ -296,7 +296,7 @@ impl Sum {
     }
 }
 
-/// Finds another variant that has the phase, and a seed of it that reaches the phase.
+/// Finds another variant that has the phase, and a seed with which this variant reaches the phase.
 fn elsewhere(subject: &Subject, phase: &str) -> Option<Elsewhere> {
     let info = subject.info()?;
     let shown = info.limits.iter().filter(|limit| limit.phase == phase);

@@ -1,9 +1,8 @@
-//! Runs one seed: draws its meaning, builds and loads the cluster, runs the transactions, and judges
-//! the result.
+//! Runs one seed: draws the seed's meaning, builds and loads the cluster, runs the transactions, and judges the
+//! result.
 //!
-//! Invariant: subject and seed determine the result. A panic of the engine or the simulator is an error
-//! like any other. The run ends at the panic, and its digest is the digest of the trace up to the
-//! panic.
+//! Invariant: the subject and the seed determine the result. A panic of the engine or the simulator is an error like
+//! any other. The run ends at the panic, and the run's digest covers the trace up to the panic.
 
 use super::Subject;
 use super::cluster::Cluster;
@@ -41,7 +40,7 @@ pub struct Ran {
     pub drawn: Drawn,
     /// The phases of transactions at the moment when their nodes died.
     pub deaths: Deaths,
-    /// The counts of other events.
+    /// The counts of events that are neither commits, aborts nor deaths.
     pub incidents: Incidents,
     /// The first error, if there is one.
     pub finding: Option<Finding>,
@@ -51,8 +50,8 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The share of tries that the protocol aborted. Aborts by callers and refusals by a unique index
-    /// are not counted.
+    /// Returns the share of tries that the protocol aborted. The share does not include aborts by callers and
+    /// refusals by a unique index.
     pub fn conflict_rate(&self) -> f64 {
         let others = [AbortReason::User, AbortReason::UniqueViolation];
         let others = others.map(|reason| self.tally.aborts[reason as usize]);
@@ -62,7 +61,7 @@ impl Ran {
     }
 }
 
-/// Runs a seed.
+/// Runs the schedule of one seed and judges its result.
 ///
 /// # Errors
 /// The error names the unknown protocol, variant or workload.

@@ -1,8 +1,8 @@
-//! The later events of compute nodes' slots: nodes are expelled, their coordinator numbers are taken
-//! over, and slots return with a new incarnation.
+//! Handles the later events of compute nodes' slots: nodes are expelled, other nodes take over coordinator numbers,
+//! and slots get new incarnations.
 //!
-//! Invariant: two coordinators never run under one number at the same time, except when one of them was
-//! declared dead. A slot that returns does not use the numbers that other nodes have taken.
+//! Invariant: two coordinators never run with the same number at the same time, except when one of them was declared
+//! dead. The next incarnation of a slot does not use the coordinator numbers that other nodes have taken over.
 
 use super::coverage::Kind;
 use super::life::Life;
@@ -15,12 +15,12 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
-/// The number of the first thread that runs coordinators with inherited numbers. In the numbering, this
-/// thread follows the threads of coordinators, calls and keepers.
+/// The number of the first thread whose coordinators have numbers that were taken over from dead nodes. The threads
+/// of coordinators, calls and keepers have smaller numbers.
 const HEIRS: u16 = 4;
 
 impl<W: Workload> Play<'_, W> {
-    /// Returns the slot's latest incarnation, if it is a member.
+    /// Returns the latest incarnation of this slot, if this incarnation is a member.
     pub(super) fn life_of(&self, slot: u16) -> Option<Rc<Life>> {
         let member = self.members.iter().rev().find(|member| member.slot == usize::from(slot))?;
         let is_member = self.cluster.service.standing(member.life.id) == Standing::Member;
@@ -56,21 +56,22 @@ impl<W: Workload> Play<'_, W> {
         self.contexts.push(cx);
     }
 
-    /// Lets the membership service read its clock, which shows true time, and expel nodes whose lease
-    /// has lapsed. The standby also has a lease, but it is not expelled when its lease lapses.
+    /// Lets the membership service read its clock, which shows true time, and expel nodes whose lease has lapsed. The
+    /// standby (the node that is never lost) also has a lease, but is not expelled when this lease lapses.
     pub(super) fn let_leases_lapse(&mut self, now: Nanos) {
         for lapsed in self.cluster.service.tick(now) {
             let member = self.members.iter().find(|member| member.life.id == lapsed);
             if let Some(life) = member.map(|member| Rc::clone(&member.life)) {
-                // A crashed node may be noticed by its lapsed lease, earlier than the planned time.
+                // The lapsed lease of a crashed node may show the crash before the planned time at which the crash is
+                // noticed.
                 self.deaths.lapsed += u64::from(!life.has_stopped());
                 self.expel(&life);
             }
         }
     }
 
-    /// Gives the slot of each recovered incarnation its next incarnation, once. Returns whether any
-    /// slot got one.
+    /// For each recovered incarnation, lets the slot's next incarnation join, once. Returns whether any incarnation
+    /// joined.
     pub(super) fn restart(&mut self) -> Result<bool, UsageError> {
         if !self.drawn.restarts {
             return Ok(false);

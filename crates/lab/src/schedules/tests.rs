@@ -1,7 +1,7 @@
 //! Tests of subjects.
 //!
-//! Invariant checked: a replay command names every value that differs from the default. A workload with
-//! ordered indexes is refused if the protocol lacks ordered indexes.
+//! Invariant checked: a replay command names every value that differs from the default. If the protocol lacks ordered
+//! indexes, a subject with a workload that needs them is refused.
 
 use super::*;
 

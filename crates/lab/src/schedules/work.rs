@@ -1,9 +1,8 @@
-//! The work of one coordinator of a seed: its transactions. The caller drops some of these transactions
-//! half-way.
+//! Runs the transactions of one coordinator of a seed. The caller drops some of these transactions before they end.
 //!
-//! Invariant: the seed determines the work. A coordinator ends after its given number of transactions.
-//! A coordinator ends earlier if too many of its transactions have failed, or if its node is no member
-//! any more.
+//! Invariant: the seed determines the transactions of a coordinator. A coordinator ends after its given number of
+//! transactions. A coordinator ends earlier if too many of its transactions have failed, or if its node is no longer
+//! a member.
 
 use super::desk::Desk;
 use super::drawn::Drawn;
@@ -22,18 +21,18 @@ use tarn_sim::fabric::SimFabric;
 use tarn_store::ids::Failure;
 use tarn_workloads::Workload;
 
-/// The largest number of turns of a transaction that its caller drops.
+/// The largest number of polls of a transaction before its caller drops it.
 const TURNS_MAX: u32 = 30;
 
-/// The longest pause before a caller drops its transaction. A round trip takes about 2,000 ns, and more
-/// under disturbances.
+/// The longest pause after the last counted poll before a caller drops its transaction. A round trip takes about
+/// 2,000 ns, and longer under disturbances.
 const PAUSE_MAX_NS: u64 = 4_000;
 
 /// The moment at which a caller drops its transaction.
 struct Patience {
     turns: u32,
-    /// How long after these turns the caller drops the transaction, even if rounds are in flight.
-    /// `None` means that the caller drops it at the next turn, between two rounds.
+    /// The pause after the counted polls, until the caller drops the transaction, even if rounds are in flight.
+    /// `None` means that the caller drops the transaction at its next poll, between two rounds.
     pause: Option<Nanos>,
 }
 
@@ -48,8 +47,8 @@ impl Patience {
         })
     }
 
-    /// Runs a transaction. Returns `None` if its caller drops it before it ends. The future of the
-    /// transaction is dropped in both cases.
+    /// Runs a transaction. Returns `None` if the transaction has not ended when its caller wants to drop it. In both
+    /// cases, the caller of this function drops the transaction's future afterwards.
     async fn run<T>(&self, port: &Port, mut run: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let mut left = self.turns;
         let ended = poll_fn(|waiting| {
@@ -108,8 +107,8 @@ pub(super) async fn coordinate<W: Workload>(
             }
         }
     }
-    // A transaction that was dropped while its data were in flight is settled before the next
-    // transaction begins.
+    // The engine settles a dropped transaction before the coordinator's next transaction begins. So the coordinator
+    // runs one empty transaction at the end, in case its last transaction was dropped with data in flight.
     while drawn.drop_one_in > 0 && is_member(&cx) {
         let nothing: Result<(), Failure> = by.transact(async |_| Ok(())).await;
         if nothing.is_ok() || nothing == Err(Failure::DeadlineExceeded) {

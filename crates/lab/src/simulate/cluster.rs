@@ -1,7 +1,7 @@
-//! A simulated cluster: memory nodes and compute nodes of a hardware profile, with a database on them.
+//! Makes a simulated cluster: memory nodes and compute nodes of a hardware profile, with a database on these nodes.
 //!
-//! Invariant: the same catalog as on the embedded cluster lays out the database. A cluster that
-//! cannot be simulated is refused before any memory is allocated.
+//! Invariant: the database has the same layout as on the embedded cluster, because both use the same catalog. A
+//! cluster that cannot be simulated is refused before any memory is allocated.
 
 use super::Config;
 use super::stamps::Source;
@@ -22,11 +22,11 @@ use tarn_store::ids::UsageError;
 use tarn_store::placement::catalog::Catalog;
 use tarn_store::schema::TableSchema;
 
-/// The least number of bytes that a record takes in the packed image: the nonzero words of its
-/// slot.
+/// The smallest number of bytes that a record takes in the simulator's packed image of memory: the nonzero words of
+/// its slot.
 const RECORD_BYTES_MIN: u64 = 24;
 
-/// The text at the top of this file describes this type.
+/// A simulated cluster: the hardware, and the database on this hardware.
 pub struct SimCluster {
     fabric: SimFabric,
     database: Arc<Database>,
@@ -35,10 +35,10 @@ pub struct SimCluster {
 }
 
 impl SimCluster {
-    /// Makes a cluster of new memory with log areas for every coordinator.
+    /// Makes a cluster with new memory, which has a log area for every coordinator.
     ///
     /// # Errors
-    /// A value that cannot be used; the error names this value.
+    /// Fails if a value cannot be used; the error names this value.
     pub fn new(
         schemas: &[TableSchema],
         config: &Config,
@@ -87,7 +87,7 @@ impl SimCluster {
     /// next phase on.
     ///
     /// # Errors
-    /// The number of coordinators exceeds the number of log areas in the memory.
+    /// Fails if the number of coordinators exceeds the number of log areas in the memory.
     pub fn reseat(&mut self, threads: usize, coordinators: usize) -> Result<(), UsageError> {
         let most = self.database.catalog.options().coordinators_max as usize;
         if coordinators > most {
@@ -98,11 +98,12 @@ impl SimCluster {
         Ok(())
     }
 
-    /// From the next phase on, another variant of the protocol runs on the same memory, while the
-    /// cluster is at rest.
+    /// Replaces the variant of the protocol while no coordinator runs. From the next phase on, the new variant runs
+    /// on the same memory.
     ///
     /// # Errors
-    /// The variant does not exist, its records have another layout, or the protocol differs.
+    /// Fails if the variant does not exist, if its records have another layout, or if `protocol` is not the cluster's
+    /// protocol.
     pub fn set_variant(&mut self, protocol: &str, variant: &str) -> Result<(), UsageError> {
         let shape = &mut self.config.cluster;
         if protocol != shape.protocol {
@@ -123,10 +124,10 @@ impl SimCluster {
         Ok(())
     }
 
-    /// From the next phase on, the same hardware has other costs.
+    /// Replaces the hardware profile. From the next phase on, the operations of the same hardware take other times.
     ///
     /// # Errors
-    /// A changed constant would need another cluster.
+    /// Fails if a changed constant would need another cluster.
     pub fn set_profile(&mut self, profile: Profile) -> Result<(), UsageError> {
         self.fabric.set_profile(&profile).map_err(refused)?;
         self.config.profile = profile;
@@ -140,10 +141,10 @@ impl SimCluster {
         self.database.catalog.group_bytes() * (shape.memory_nodes * shape.replicas) as u64
     }
 
-    /// Lets a compute node join as a new incarnation.
+    /// Lets a compute node join the cluster as a new incarnation.
     ///
     /// # Errors
-    /// The slot has used up its incarnation numbers.
+    /// Fails if the slot has used up its incarnation numbers.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let (threads, nodes) = (self.config.threads as u16, self.config.cluster.compute_nodes);
@@ -155,7 +156,7 @@ impl SimCluster {
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
-    /// From the next phase on, each compute node caches at most this number of version tables.
+    /// Sets the largest number of version tables that each compute node caches from the next phase on.
     pub fn set_version_cache(&mut self, entries: usize) {
         self.config.cluster.version_cache_entries = entries;
     }
@@ -165,7 +166,7 @@ impl SimCluster {
         self.counts_load = counts_load;
     }
 
-    /// From the next phase on, timestamps come from this source.
+    /// Sets the source from which transactions take timestamps from the next phase on.
     pub fn set_source(&mut self, source: Source) {
         self.config.timestamps = source;
     }
@@ -173,18 +174,18 @@ impl SimCluster {
     /// Makes the context of a compute node's thread that runs transactions.
     ///
     /// # Errors
-    /// The thread number is too large for owner tags.
+    /// Fails if the thread number is too large for owner tags.
     pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
         let mut cx = self.context(node, thread)?;
         self.set_timestamps(&mut cx, self.config.timestamps);
         Ok(cx)
     }
 
-    /// Makes the context of a compute node's thread at rest, which gets its timestamps without any
-    /// delay.
+    /// Makes the context of a compute node's thread, for use while no coordinator runs. This thread gets its
+    /// timestamps without any delay.
     ///
     /// # Errors
-    /// The thread number is too large for owner tags.
+    /// Fails if the thread number is too large for owner tags.
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
         let shape = &self.config.cluster;
         let port = self.fabric.port(node.id, thread, shape.seed);
@@ -217,8 +218,8 @@ mod tests {
     use tarn::cluster::ClusterConfig;
     use tarn_store::schema::ColumnType;
 
-    /// A reader whose timestamp is below the timestamps in memory finds no version, however often
-    /// it tries.
+    /// If a reader's timestamp is below the timestamps in memory, the reader finds no version, however often it
+    /// tries.
     #[test]
     fn another_variant_goes_on_behind_the_timestamps_that_were_given() {
         let cluster = ClusterConfig { protocol: "motor".into(), ..ClusterConfig::default() };

@@ -1,14 +1,14 @@
-//! Clients in a closed loop whose transactions are routed to compute nodes.
+//! Routes the transactions of clients to compute nodes. Each client runs in a closed loop.
 //!
-//! A client draws a transaction, and the router decides at which node the transaction runs. The
-//! transaction waits in the node's queue until one of the node's coroutines takes it. When the
-//! transaction has ended, its client draws the next one. So a node with too many requests has a
-//! long queue, while other nodes have idle coroutines. (If each coroutine drew until a transaction
-//! belongs to its own node, the simulation would hide this imbalance.)
+//! A client draws a transaction, and the router decides at which node the transaction runs. The transaction waits in
+//! the queue of this node until one of the node's coroutines takes the transaction. When the transaction has ended,
+//! the transaction's client draws the next transaction. So a node with too many requests has a long queue, while
+//! other nodes have idle coroutines. (If each coroutine drew until a transaction belongs to its own node, the
+//! simulation would hide this imbalance.)
 //!
-//! Invariant: the number of transactions in progress, from their drawing to their end, equals the
-//! number of clients. The latency of a transaction is measured from its arrival in the node's
-//! queue. Routing to the queue takes no time.
+//! Invariant: the number of transactions in progress, from their drawing to their end, equals the number of clients.
+//! The latency of a transaction is measured from its arrival in the node's queue. Routing a transaction to a queue
+//! takes no virtual time.
 
 use super::hotspot::run::Heat;
 use crate::harness::worker::Source;
@@ -26,8 +26,8 @@ use tarn_store::placement::routing::Router;
 use tarn_workloads::Workload;
 use tarn_workloads::routes::Routes;
 
-/// The largest number of draws for a transaction that is to be hot. If no draw gives a hot
-/// transaction, the share of hot transactions is smaller than requested.
+/// If a transaction is to be hot, the client draws at most this number of transactions to find a hot one. If no draw
+/// gives a hot transaction, the share of hot transactions is smaller than requested.
 const DRAWS_MAX: u32 = 100_000;
 /// The random stream of the clients' generator, which no coordinator uses.
 const STREAM: u64 = u64::MAX;
@@ -38,7 +38,7 @@ struct Queue<I> {
     bell: Bell,
 }
 
-/// The text at the top of this file describes this type.
+/// The queues of all nodes, and the clients whose transactions wait in these queues.
 pub(crate) struct Dispatch<'a, W: Workload> {
     workload: &'a W,
     fabric: &'a SimFabric,
@@ -46,7 +46,7 @@ pub(crate) struct Dispatch<'a, W: Workload> {
     routes: Routes,
     queues: Vec<Queue<W::Input>>,
     rng: RefCell<Rng>,
-    /// The hot shards, and the trail that records the events.
+    /// The hot shards and the rule for moves of shards, together with the trail that records the events.
     heat: Option<Heat>,
     is_over: Cell<bool>,
 }
@@ -75,12 +75,12 @@ impl<'a, W: Workload> Dispatch<'a, W> {
         dispatch
     }
 
-    /// Returns the source from which a node's coroutines take transactions.
+    /// Returns the source from which the coroutines of one node take transactions.
     pub(crate) fn of(&self, cx: &Rc<Context>) -> Own<'_, 'a, W> {
         Own { dispatch: self, cx: Rc::clone(cx), since: Cell::default() }
     }
 
-    /// A client draws its next transaction.
+    /// Lets a client draw its next transaction, and puts this transaction into a queue.
     fn offer(&self) {
         let rng = &mut *self.rng.borrow_mut();
         let input = self.draw(rng);
@@ -124,7 +124,7 @@ impl<'a, W: Workload> Dispatch<'a, W> {
 pub(crate) struct Own<'d, 'a, W: Workload> {
     dispatch: &'d Dispatch<'a, W>,
     cx: Rc<Context>,
-    /// The time at which the running transaction arrived in the queue.
+    /// The time at which the transaction that now runs arrived in the queue.
     since: Cell<Nanos>,
 }
 

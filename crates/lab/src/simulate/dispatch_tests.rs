@@ -1,7 +1,7 @@
-//! Tests of clients whose transactions are routed to nodes.
+//! Tests of the routing of clients' transactions to compute nodes.
 //!
-//! Invariant checked: transactions wait at the owner of their first record's shard, and the number
-//! of waiting transactions equals the number of clients.
+//! Invariant checked: transactions wait at the owner of their first record's shard, and at first the number of
+//! waiting transactions equals the number of clients.
 
 use super::*;
 use crate::simulate::driver::{Driver, Length};
@@ -18,8 +18,8 @@ use tarn_workloads::smallbank::SmallBank;
 
 const NODES: usize = 3;
 
-/// Returns the number of first transactions of 600 clients that wait at each node, if the nodes
-/// `owners` own the shards.
+/// Lets 600 clients draw their first transactions, and returns the number of transactions that wait at each node. The
+/// nodes `owners` own the shards.
 fn waiting(owners: &[u16]) -> Vec<usize> {
     let fabric = SimFabric::new(&SimConfig {
         memory_nodes: 1,
@@ -61,8 +61,8 @@ fn without_owners_transactions_go_anywhere_and_with_one_the_writing_ones_go_ther
     assert_eq!(uneven.iter().sum::<usize>(), 600);
 }
 
-/// In a closed loop, the number of clients is the throughput times the time of a transaction,
-/// including its time in queues (Little's law).
+/// In a closed loop, the number of clients equals the throughput times the duration of a transaction (Little's law).
+/// This duration includes the transaction's time in queues.
 #[test]
 fn as_many_transactions_are_under_way_as_there_are_clients() {
     const CLIENTS: usize = 12;

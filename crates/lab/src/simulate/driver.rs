@@ -1,10 +1,8 @@
-//! Runs a workload on a simulated cluster: loads the tables at rest, runs phases in virtual time,
-//! and then judges the memory.
+//! Runs a workload on a simulated cluster: loads the tables, runs phases in virtual time, and then checks the memory.
 //!
-//! Invariant: one thread of this machine runs the whole simulation. A phase ends when all of its
-//! transactions have ended and no verb or message is in flight any more. At that time the memory
-//! can be judged. In the next phase, every compute node joins as a new incarnation, on a cluster at
-//! rest.
+//! Invariant: one thread of this machine runs the whole simulation. A phase ends when all of its transactions have
+//! ended and no verb or message is in flight any more. After the end of a phase, the memory can be checked. For the
+//! next phase, every compute node joins the cluster as a new incarnation.
 
 use super::cluster::SimCluster;
 use super::dispatch::Dispatch;
@@ -40,15 +38,16 @@ use tarn_store::placement::routing::Router;
 use tarn_store::placement::shard_map::ShardMap;
 use tarn_workloads::{Invariant, Workload};
 
-/// A transaction that has not ended this long after its phase is taken as one that never ends.
+/// If a transaction has not ended this long after the end of its phase, the run reports that the transaction never
+/// ends.
 const PATIENCE: Nanos = Nanos(100_000_000);
 /// The virtual time between two reports to the caller's watch.
 const SLICE: Nanos = Nanos(100_000);
 
-/// A thread's context, and the numbers of the thread's coordinators.
+/// The context of one thread, and the numbers of the coordinators that run on this thread.
 pub(super) type Crew = (Rc<Context>, Vec<u32>);
 
-/// A phase, and the use of the hardware in the phase's measured part.
+/// The results of one phase, and the use of the hardware in the phase's measured part.
 pub struct SimPhase {
     /// The counters of the coordinators.
     pub phase: Phase,
@@ -58,7 +57,7 @@ pub struct SimPhase {
     pub given_up: u64,
 }
 
-/// A loaded cluster and its workload.
+/// A loaded simulated cluster and the workload that runs on it.
 pub struct Driver<W: Workload> {
     workload: W,
     cluster: SimCluster,
@@ -69,21 +68,21 @@ pub struct Driver<W: Workload> {
     /// The shards that get more requests than others, and the rule by which shards move; `None`
     /// without hot shards.
     heat: Option<Heat>,
-    /// The addresses that threads already know when a phase begins; `None` if threads begin with
-    /// empty caches.
+    /// The rule for the addresses that threads already know when a phase begins; `None` if threads begin with empty
+    /// caches.
     warmth: Option<Warmth>,
     /// The addresses of all records, if threads are to know addresses when a phase begins.
     atlas: AddressCache,
-    /// The node that serves timestamps; it exists once a phase has needed it.
+    /// The node that serves timestamps. The driver makes this node for the first phase that needs it.
     stamp_node: Option<StampNode>,
     tally: W::Tally,
 }
 
 impl<W: Workload> Driver<W> {
-    /// Makes the cluster.
+    /// Makes the simulated cluster for this workload.
     ///
     /// # Errors
-    /// A value that cannot be used; the error names this value.
+    /// Fails if a value cannot be used; the error names this value.
     pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
         let mut config = config.clone();
         config.cluster.options = workload.sized(&config.cluster.options);
@@ -94,12 +93,12 @@ impl<W: Workload> Driver<W> {
         Ok(Driver { workload, cluster, retry, clients, heat, warmth, atlas, stamp_node, tally })
     }
 
-    /// Returns the cluster.
+    /// Returns the simulated cluster.
     pub fn cluster(&self) -> &SimCluster {
         &self.cluster
     }
 
-    /// Returns the cluster, so that the caller can change the configuration of the next phase.
+    /// Returns the simulated cluster, so that the caller can change the configuration of the next phase.
     pub fn cluster_mut(&mut self) -> &mut SimCluster {
         &mut self.cluster
     }
@@ -109,25 +108,25 @@ impl<W: Workload> Driver<W> {
         self.retry = retry;
     }
 
-    /// From the next phase on, the transactions of this number of clients are routed to nodes,
-    /// whose coordinators take the transactions from a queue. Without clients, coordinators draw
-    /// their own transactions.
+    /// Sets the number of clients from the next phase on. The transactions of clients are routed to nodes, and the
+    /// coordinators of a node take transactions from the node's queue. Without clients, coordinators draw their own
+    /// transactions.
     pub fn set_clients(&mut self, clients: Option<usize>) {
         self.clients = clients;
     }
 
-    /// From the next phase on, the clients send more requests to some shards than to others, and
-    /// shards move if `heat` has terms for moves.
+    /// Sets the hot shards from the next phase on. Clients send more requests to hot shards than to other shards.
+    /// Shards move to other nodes if `heat` has a rule for moves.
     pub(crate) fn set_heat(&mut self, heat: Option<Heat>) {
         self.cluster.set_counts_load(heat.is_some());
         self.heat = heat;
     }
 
-    /// Sets the addresses that threads know when a phase begins, from the next phase on. Call this
-    /// before loading, because loading collects the records' addresses.
+    /// Sets the rule for the addresses that threads already know when a phase begins. The caller must call this
+    /// function before loading, because loading collects the addresses of the records.
     ///
     /// # Errors
-    /// The addresses need more memory than this machine has.
+    /// Fails if the addresses need more memory than this machine has.
     pub fn set_warmth(&mut self, warmth: Option<Warmth>) -> Result<(), UsageError> {
         if let Some(warmth) = warmth {
             let config = self.cluster.config();
@@ -138,11 +137,11 @@ impl<W: Workload> Driver<W> {
         Ok(())
     }
 
-    /// From the next phase on, the coordinators run other transactions on the same records, which
-    /// the same tally counts.
+    /// Replaces the workload from the next phase on. The coordinators then run other transactions on the same
+    /// records, and the same tally counts these transactions.
     ///
     /// # Panics
-    /// If the new workload has other tables or another number of records.
+    /// Panics if the new workload has other tables or another number of records.
     pub fn set_workload(&mut self, workload: W) {
         assert_eq!(workload.schemas(), self.workload.schemas(), "other tables");
         assert_eq!(workload.records(), self.workload.records(), "another number of records");
@@ -154,7 +153,7 @@ impl<W: Workload> Driver<W> {
         &self.workload
     }
 
-    /// Returns the sum of the transactions of all phases.
+    /// Returns the workload's counts of its transactions, summed over all phases.
     pub fn tally(&self) -> &W::Tally {
         &self.tally
     }
@@ -168,10 +167,10 @@ impl<W: Workload> Driver<W> {
         Ok(self.cluster.context(&self.cluster.join(0)?, 0)?)
     }
 
-    /// Loads the tables while the cluster is at rest: no virtual time passes.
+    /// Loads the tables while no coordinator runs. Loading takes no virtual time.
     ///
     /// # Errors
-    /// The pool has too little memory.
+    /// Fails if the pool has too little memory.
     pub fn load(&mut self, progress: &dyn Fn(u64, u64)) -> Result<u64, RunError> {
         let mut cx = self.bare_context_at_rest()?;
         let atlas = self.warmth.map(|warmth| warmth.atlas(self.workload.records()));
@@ -190,8 +189,8 @@ impl<W: Workload> Driver<W> {
         loaded.map_err(|failure| RunError::explained(&cx, failure))
     }
 
-    /// Returns every thread's context in a new incarnation of its compute node, with the numbers of
-    /// its coordinators.
+    /// For every thread, returns the thread's context in a new incarnation of its compute node, and the numbers of
+    /// the thread's coordinators.
     fn contexts(&self) -> Result<Vec<Crew>, OpenError> {
         let config = self.cluster.config();
         let slots = 0..config.cluster.compute_nodes as u16;
@@ -213,7 +212,7 @@ impl<W: Workload> Driver<W> {
         Ok(contexts.into_iter().map(Rc::new).zip(numbers).collect())
     }
 
-    /// Gives each thread the addresses that it is to know at the start of the phase.
+    /// Gives each thread the addresses that the thread is to know at the start of the phase.
     fn warm(&self, contexts: &mut [Context]) -> Result<(), OpenError> {
         let Some(warmth) = self.warmth else { return Ok(()) };
         let (database, map) = (self.cluster.database(), ShardMap::default());
@@ -228,7 +227,7 @@ impl<W: Workload> Driver<W> {
         Router::new(&self.cluster.database().catalog, map, nodes.map(NodeSlot).collect())
     }
 
-    /// Prepares the phase's source of timestamps, before any coroutine runs.
+    /// Prepares the source of timestamps for the phase, before any coroutine runs.
     fn prepare_timestamps(&mut self) -> Result<(), OpenError> {
         let (cluster, source) = (&self.cluster, self.cluster.config().timestamps);
         if source == Source::Service && self.stamp_node.is_none() {
@@ -247,8 +246,8 @@ impl<W: Workload> Driver<W> {
         self.stamp_node.as_ref().filter(|_| is_asked)
     }
 
-    /// Spawns, on the first thread of each compute node, a coroutine that moves shards to other
-    /// nodes, if shards are to move.
+    /// Spawns, on the first thread of each compute node, a coroutine that moves shards to other nodes, if the phase
+    /// has a rule for moves.
     fn balance<'a>(
         &'a self,
         scheduler: &mut Scheduler<'a>,
@@ -273,8 +272,8 @@ impl<W: Workload> Driver<W> {
         }
     }
 
-    /// Spawns, on the first thread of each compute node, a coroutine that manages the node's
-    /// leases, if the node has leases to manage.
+    /// Spawns, on the first thread of each compute node, a coroutine that manages the read leases, if the node has
+    /// read leases to manage.
     fn keep_leases<'a>(scheduler: &mut Scheduler<'a>, all: &[Rc<Context>], signals: &'a Signals) {
         let mut last = None;
         let firsts = all.iter().filter(|cx| last.replace(cx.node.id) != Some(cx.node.id));
@@ -285,7 +284,7 @@ impl<W: Workload> Driver<W> {
         }
     }
 
-    /// Makes the clients' queues, if the phase has clients.
+    /// Makes the queues for the transactions of clients, if the phase has clients.
     fn routed<'a>(&'a self, map: &'a ShardMap) -> Option<Dispatch<'a, W>> {
         let clients = self.clients?;
         let shape = &self.cluster.config().cluster;
@@ -294,8 +293,8 @@ impl<W: Workload> Driver<W> {
         Some(Dispatch::new(&self.workload, nodes, router, clients, self.heat.clone()))
     }
 
-    /// Adds the coroutines of a phase: coordinators, services, the coroutines that manage shards
-    /// and leases, and the node that serves timestamps.
+    /// Spawns all coroutines of a phase: coordinators, services, the coroutines that manage shards and leases, and
+    /// the node that serves timestamps.
     fn spawn<'a>(
         &'a self,
         scheduler: &mut Scheduler<'a>,
@@ -306,8 +305,8 @@ impl<W: Workload> Driver<W> {
         for (cx, numbers) in contexts {
             numbers.iter().for_each(|number| cast.begin(scheduler, cx, *number));
             if cx.answers() {
-                // Until the phase stops, another node may send requests to this thread, whether the
-                // thread has coordinators or not.
+                // Until the phase stops, another node may send requests to this thread, even if the thread has no
+                // coordinators.
                 let is_over = || signals.has_stopped() && !cx.has_coordinators();
                 scheduler.spawn(&cx.port, serve::run(cx, is_over));
             }
@@ -321,10 +320,10 @@ impl<W: Workload> Driver<W> {
         Ok(())
     }
 
-    /// Runs one phase; the driver reports the progress to `watch` at regular intervals.
+    /// Runs one phase, and reports the progress to `watch` at regular intervals.
     ///
     /// # Errors
-    /// The error that a compute node cannot join.
+    /// Fails if a compute node cannot join the cluster.
     pub fn phase(&mut self, length: Length, watch: &dyn Fn(Now)) -> Result<SimPhase, OpenError> {
         self.phase_seen(length, watch, None)
     }
@@ -333,7 +332,7 @@ impl<W: Workload> Driver<W> {
     /// transactions. The recorder does not change the run.
     ///
     /// # Errors
-    /// The same errors as [`Driver::phase`].
+    /// Returns the same errors as [`Driver::phase`].
     pub fn phase_seen(
         &mut self,
         length: Length,
@@ -394,7 +393,8 @@ impl<W: Workload> Driver<W> {
             scheduler.drain();
         }
         drop(scheduler);
-        // The timestamps of the next phase begin above all timestamps that are in memory now.
+        // The next phase must give timestamps that are greater than all timestamps in memory. So the driver asks each
+        // thread for the greatest timestamp that the thread knows.
         let heard = contexts.iter().map(|(cx, _)| cx.timestamps.known(cx));
         heard.for_each(|known| database.counter.raise(known));
         let used = after.1.since(&before.1);
@@ -403,11 +403,11 @@ impl<W: Workload> Driver<W> {
         Ok(SimPhase { given_up: phase.given_up, phase, used })
     }
 
-    /// Judges the memory while no coordinator runs: the workload's invariants and the engine's
-    /// audit.
+    /// Checks the memory while no coordinator runs: the workload's invariants must hold, and the engine's audit must
+    /// find no error.
     ///
     /// # Errors
-    /// The errors that the fabric reports.
+    /// Returns the errors that the fabric reports.
     pub fn check(&self) -> Result<(Vec<Invariant>, Audit), RunError> {
         let cx = self.context_at_rest()?;
         let judged = rest::look(&self.workload, &cx, &self.tally);

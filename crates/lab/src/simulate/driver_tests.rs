@@ -1,7 +1,8 @@
-//! Tests of several phases on one memory: the commits of an earlier phase stay committed.
+//! Tests of several phases on one memory: transactions that committed in an earlier phase stay committed.
 //!
-//! Invariants checked, for every protocol: another variant continues correctly on the memory of the
-//! previous variant. New timestamps continue above the old timestamps, whatever their source.
+//! Invariants checked, for every protocol: if the variant changes between two phases, the new variant works correctly
+//! on the memory of the old variant. New timestamps are greater than old timestamps, independently of the sources of
+//! timestamps.
 
 use super::*;
 use tarn::cluster::ClusterConfig;
@@ -60,8 +61,8 @@ fn assert_sound(driver: &Driver<Kvs>, what: &str) {
     assert!(broken.is_empty() && audit.is_clean(), "{what}: {broken:?}, {audit}");
 }
 
-/// A counter that restarted for each variant gave new versions smaller timestamps than existing
-/// versions, and the new versions were lost.
+/// If the timestamp counter restarted for each variant, new versions would get smaller timestamps than existing
+/// versions, and the new versions would be lost.
 #[test]
 fn another_variant_goes_on_where_the_one_before_it_ended() {
     for info in ALL {
@@ -74,8 +75,8 @@ fn another_variant_goes_on_where_the_one_before_it_ended() {
     }
 }
 
-/// If a source begins below the timestamps in memory, its snapshots find no version, and its
-/// commits are lost. This test runs each source after each other source.
+/// If a source begins below the timestamps in memory, then snapshots find no version, and new commits are lost. This
+/// test runs each source after each other source.
 #[test]
 fn another_source_goes_on_above_what_the_one_before_gave() {
     use Source::{Clock, Counter, Pool, Service};
@@ -95,7 +96,7 @@ fn another_source_goes_on_above_what_the_one_before_gave() {
     }
 }
 
-/// The timestamp service takes one message per timestamp and thread, and the time of this message.
+/// Each timestamp from the timestamp service costs a thread one message, and the time that this message takes.
 #[test]
 fn the_service_is_paid_for() {
     let ran = |source| {
@@ -108,14 +109,14 @@ fn the_service_is_paid_for() {
     };
     let (free, asked) = (ran(Source::Counter), ran(Source::Service));
     assert!(free.0 == 0.0 && (0.9..1.3).contains(&asked.0), "{} messages a commit", asked.0);
-    // The call travels to the service and back, over two links and a switch in each direction, and
-    // both ends spend processor time.
+    // A call to the timestamp service and its reply each travel over two links and one switch. In addition, the
+    // caller and the service spend processor time.
     let more = asked.1 - free.1;
     assert!((1_000..5_000).contains(&more), "{more} ns");
     assert_eq!(ran(Source::Service).2, asked.2, "the same run again");
 }
 
-/// A thread knows an address exactly if it would know this address after a run before the phase.
+/// When the phase begins, a thread knows exactly the addresses that it would know after a run before the phase.
 #[test]
 fn addresses_are_known_to_whoever_ran_there() {
     let known = |by_node: bool, transactions_per_record: f64| {

@@ -1,14 +1,16 @@
-//! The benchmark on a simulated cluster: the same engine, workloads and checks, in virtual time.
+//! Runs the benchmark on a simulated cluster in virtual time, with the same engine, workloads and checks as on an
+//! embedded cluster.
 //!
 //! Map:
 //! - [`cluster`]: the simulated hardware with a database on it. [`driver`]: loads the cluster and runs phases.
 //! - `dispatch`: routes the transactions of clients to nodes. [`stamps`]: serves timestamps.
-//! - [`warmth`]: lets threads know addresses at the start. [`hotspot`]: gives some shards more requests than others.
+//! - [`warmth`]: determines the record addresses that threads know when a phase begins. [`hotspot`]: gives some
+//!   shards more requests than others.
 //! - [`run`]: the whole benchmark in its order. [`report`]: shows all figures.
 //! - [`nic`]: measures the simulated hardware alone. [`nic::published`]: figures of real hardware.
 //!
-//! Invariant: except for the part under `wall`, a report depends only on its configuration and
-//! seed, and is the same on every machine.
+//! Invariant: except for the part under `wall`, a report depends only on the run's configuration and seed, and is the
+//! same on every machine.
 
 pub mod cluster;
 pub(crate) mod dispatch;
@@ -30,7 +32,7 @@ pub const COORDINATORS_MAX: u64 = 1 << 16;
 /// The largest number of coordinators of one thread.
 pub const COROUTINES_MAX: u64 = 1 << 10;
 
-/// The configuration of a run.
+/// The configuration of a simulated run.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The database, and the number of nodes of each kind.
@@ -39,14 +41,14 @@ pub struct Config {
     pub profile: Profile,
     /// The number of threads of each compute node.
     pub threads: usize,
-    /// The number of all coordinators. Coordinators are dealt to the compute nodes in turn, and
-    /// then to the threads of each node.
+    /// The number of all coordinators. The coordinators are distributed evenly over the compute nodes, and then over
+    /// the threads of each node.
     pub coordinators: usize,
     /// The source of timestamps.
     pub timestamps: Source,
 }
 
-/// The coordinators that one thread runs.
+/// One thread, and the coordinators that this thread runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seats {
     /// The number of the compute node.
@@ -63,7 +65,7 @@ impl Config {
         self.places().filter(|seats| !seats.coordinators.is_empty()).collect()
     }
 
-    /// Returns every thread, with its coordinators if it has any.
+    /// Returns every thread with the list of its coordinators, which may be empty.
     pub fn places(&self) -> impl Iterator<Item = Seats> {
         let (nodes, threads) = (self.cluster.compute_nodes, self.threads);
         let places =

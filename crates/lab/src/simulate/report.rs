@@ -1,8 +1,8 @@
-//! The report of a simulated run: an object for programs and a table for human readers, with the
-//! same figures in both.
+//! The report of a simulated run: a JSON object for programs and a table for human readers, with the same figures in
+//! both.
 //!
-//! Invariant: seconds and microseconds are virtual, and equal for equal configuration and seed on
-//! every machine. All figures that depend on this machine are under `wall`.
+//! Invariant: all times in seconds and microseconds are virtual. With the same configuration and seed, these times
+//! are equal on every machine. All figures that depend on this machine are under `wall`.
 
 use crate::harness::checks::Checks;
 use crate::harness::leases::LeaseReport;
@@ -16,7 +16,7 @@ use tarn_sim::profile::Change;
 use tarn_sim::usage::{Part, PartUse, Usage};
 use tarn_store::layout::BucketShape;
 
-/// A run's result. The text at the top of this file describes this type.
+/// The result of a simulated run, together with the run's settings.
 #[derive(Clone, Debug, Serialize)]
 pub struct SimReport {
     /// The benchmark's name.
@@ -35,11 +35,11 @@ pub struct SimReport {
     pub overrides: Vec<Change>,
     /// A description of the hardware profile.
     pub hardware: String,
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
     /// The requested length of the measured phase, in virtual milliseconds.
     pub virtual_ms: f64,
-    /// All settings of the run that have no field of their own.
+    /// The settings of the run that have no separate field in the report.
     pub config: Chosen,
     /// The number of bytes of memory laid out, over all memory nodes and replicas; the simulation
     /// takes fewer bytes.
@@ -58,18 +58,18 @@ pub struct SimReport {
     pub bottleneck: Option<Busy>,
     /// The shares of the measured phase for which the busiest part of each kind was busy.
     pub utilisation: Utilisation,
-    /// The busiest part of each kind, with its name.
+    /// The busiest hardware part of each kind, with the name of this part.
     pub busiest: Vec<Busy>,
     /// The digest of all events of all phases: equal runs have equal digests.
     pub digest: String,
-    /// The findings of the checks.
+    /// The results of the checks of this run.
     #[serde(flatten)]
     pub checks: Checks,
-    /// The cost on this machine: the only figures that differ from run to run.
+    /// The time and memory that the run took on this machine. Only these figures differ from run to run.
     pub wall: Wall,
 }
 
-/// The settings of the run.
+/// The settings of the simulated run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chosen {
     /// The number of compute nodes.
@@ -100,8 +100,7 @@ pub struct Chosen {
     pub mix_profile_note: &'static str,
     /// The workload's own parameters.
     pub workload: BTreeMap<&'static str, String>,
-    /// The length of the warm-up before the measured phase, which is not counted, in virtual
-    /// milliseconds.
+    /// The length of the warm-up before the measured phase, in virtual milliseconds. The warm-up is not counted.
     pub warm_up_ms: f64,
     /// The requested length of the verification phase in virtual milliseconds; 0 if no such phase
     /// was requested.
@@ -119,7 +118,7 @@ pub struct Busy {
     pub share: f64,
 }
 
-/// The utilisation of the busiest part of each kind.
+/// The share of time for which the busiest part of each kind of hardware was busy.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Utilisation {
     /// The utilisation of a memory node's pipeline, or of either side of a compute node's NIC.
@@ -137,7 +136,7 @@ pub struct Utilisation {
     pub control_cpu: Option<f64>,
 }
 
-/// The cost on this machine.
+/// The time and memory that the run took on this machine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Wall {
     /// The processor, the number of cores, and the operating system.
@@ -156,12 +155,12 @@ pub struct Wall {
     pub simulated_bytes: u64,
 }
 
-/// If the busiest part's share is below this limit, no part limits the cluster: transactions wait
-/// for round trips or for each other.
+/// If even the busiest hardware part is busy for less than this share of the time, no part limits the cluster. In
+/// this case, transactions mostly wait for round trips or for each other.
 const SATURATED: f64 = 0.9;
 
 impl Utilisation {
-    /// Returns the utilisation of this usage.
+    /// Computes the utilisation of the hardware from the usage that the simulator counted.
     pub fn of(used: &Usage) -> Utilisation {
         let most = |parts: &[Part]| {
             let shares = parts.iter().filter_map(|part| used.busiest(*part));
@@ -179,7 +178,7 @@ impl Utilisation {
 }
 
 impl fmt::Display for Busy {
-    /// For atomics, the text shows a count instead of a share, because atomics run in parallel.
+    /// For atomics, the text shows the number of atomics instead of a share, because atomics run in parallel.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Busy { part, of, share } = self;
         match *part == Part::Atomics.name() {
@@ -189,7 +188,7 @@ impl fmt::Display for Busy {
     }
 }
 
-/// Returns the busiest part of each kind.
+/// Returns the busiest hardware part of each kind.
 pub fn busiest(used: &Usage) -> Vec<Busy> {
     let busiest = |part: Part| {
         let (share, of) = used.busiest(part)?;
@@ -198,7 +197,7 @@ pub fn busiest(used: &Usage) -> Vec<Busy> {
     Part::ALL.into_iter().filter_map(busiest).collect()
 }
 
-/// Returns the busiest part of all kinds.
+/// Returns the hardware part that was busier than all other parts.
 pub fn bottleneck(used: &Usage) -> Option<Busy> {
     let (share, PartUse { part, of, .. }) = used.bottleneck()?;
     Some(Busy { part: part.name(), of: of.clone(), share })

@@ -1,4 +1,4 @@
-//! The whole simulated benchmark in its order: open, load, verify, measure, and judge.
+//! Runs the whole simulated benchmark in this order: open, load, verify, measure, and judge the memory.
 //!
 //! Invariant: the verification phase runs before the measured phase, with the same configuration
 //! and on the same memory. The invariants are judged on the memory after both phases. The program
@@ -21,21 +21,21 @@ use std::time::Instant;
 use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
-/// The plan of a run.
+/// The plan of a simulated run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The configuration.
     pub config: Config,
     /// The length of the measured phase, in virtual milliseconds.
     pub virtual_ms: f64,
-    /// The length of the verification phase, in virtual milliseconds; `None` for no such phase.
+    /// The length of the verification phase, in virtual milliseconds; `None` if the run has no verification phase.
     pub verify_ms: Option<f64>,
     /// The verification phase ends earlier when it has recorded this number of transactions.
     pub verify_transactions_max: u64,
     /// The path to which the history is written.
     pub history: Option<PathBuf>,
-    /// Whether clients draw the transactions, and the router sends each transaction to the owner of
-    /// its first record's shard. The number of clients equals the number of coordinators.
+    /// If true, clients draw the transactions, and the router sends each transaction to the owner of its first
+    /// record's shard. The number of clients equals the number of coordinators.
     pub routed: bool,
 }
 
@@ -53,8 +53,8 @@ pub(crate) fn measured_length(plan: &Plan) -> Length {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// A configuration that cannot be used, or work that failed. A failed check is no error: the report
-/// states it.
+/// Fails if the configuration cannot be used, or if a step of the run fails. A failed check is not an error, because
+/// the report states the failed check.
 #[expect(clippy::disallowed_methods, reason = "the program's clock")]
 pub fn run<W>(workload: W, plan: &Plan, watch: &dyn Watch) -> Result<SimReport, RunError>
 where

@@ -1,9 +1,9 @@
-//! Timestamps of a simulated cluster: their sources, and the node that serves them.
+//! The sources of timestamps in a simulated cluster, and the node that serves timestamps.
 //!
-//! Invariant: each source gives timestamps above all timestamps that are in memory. Phases on the
-//! same memory may have different sources, because the process's counter learns the timestamps of
-//! one phase before the next phase begins. Only the process's counter takes no time. Every source
-//! except the process's counter needs verbs, messages, or waiting.
+//! Invariant: each source gives timestamps above all timestamps that are in memory. Phases on the same memory may use
+//! different sources, because the process's counter is raised above the timestamps of a phase before the next phase.
+//! Only the process's counter takes no time. Every source except the process's counter needs verbs, messages, or
+//! waiting.
 
 use crate::harness::named::named;
 use crate::harness::simulated::refused;
@@ -31,15 +31,16 @@ const CORES: u16 = 16;
 named! {
     /// The sources of timestamps.
     pub enum Source {
-        /// A counter that all nodes share and that takes no time: public code of Motor's kind has
-        /// such a counter in each process.
+        /// A counter that all nodes share and that takes no time: the public code of systems like Motor has such a
+        /// counter in each process.
         Counter = "counter",
-        /// A service on a node of its own in the compute pool; clients send it messages.
+        /// A timestamp service on a node of its own in the compute pool; clients send messages to this service.
         Service = "service",
-        /// A word of a memory node: a transaction reads it with a READ at its start and increments
-        /// it with a FETCH_AND_ADD at its commit.
+        /// A word of a memory node. A transaction reads this word with a READ at its start, and increments it with a
+        /// FETCH_AND_ADD at its commit.
         Pool = "pool",
-        /// Each node's own clock; the node waits until the clock's uncertainty is over.
+        /// The clock of each node. A node that takes a timestamp from its clock waits until the timestamp is
+        /// certainly in the past.
         Clock = "clock",
     }
 }
@@ -55,7 +56,7 @@ impl Source {
     }
 }
 
-/// The service's node: the node joins with one incarnation, which serves all phases.
+/// The node that serves timestamps. The node joins the cluster once, and this incarnation serves all phases.
 pub struct StampNode {
     node: ServiceNode,
     id: NodeId,
@@ -63,18 +64,19 @@ pub struct StampNode {
 }
 
 impl StampNode {
-    /// Lets the node join the cluster, with a slot number after those of the compute nodes.
+    /// Lets the node that serves timestamps join the cluster. Its slot number follows the slot numbers of the compute
+    /// nodes.
     ///
     /// # Errors
-    /// The cluster has no slot left for the node.
+    /// Fails if the cluster has no free slot for the node that serves timestamps.
     pub fn new(
         fabric: &SimFabric,
         database: &Database,
         slot: usize,
     ) -> Result<StampNode, UsageError> {
         let id = database.membership.join(NodeSlot(slot as u16))?;
-        // The node runs no transaction, so it retires from the membership and no other node waits
-        // for its locks.
+        // The node that serves timestamps runs no transaction, so it retires from the membership and no other node
+        // waits for its locks.
         database.membership.retire(id);
         let node = ServiceNode::new(fabric, Cores::new(NodeKind::Timestamp, CORES));
         let node = node.map_err(refused)?;
@@ -84,10 +86,10 @@ impl StampNode {
         Ok(StampNode { node, id, service })
     }
 
-    /// Serves timestamps in this phase, until `is_over`.
+    /// Serves timestamps in this phase, until `is_over` returns true.
     ///
     /// # Errors
-    /// A value that cannot be used; the error names this value.
+    /// Fails if a value cannot be used; the error names this value.
     pub fn start<'a>(
         &'a self,
         database: &Arc<Database>,
@@ -127,12 +129,12 @@ impl SimCluster {
     }
 }
 
-/// Sets the pool's timestamp word, at rest, before the pool serves timestamps, so that the word
-/// continues after the timestamps in memory. (The timestamp service continues after the timestamps
-/// in memory by itself, and clocks are far ahead of the timestamps in memory.)
+/// Sets the pool's timestamp word above all timestamps in memory, while no coordinator runs. (Other sources of
+/// timestamps need no such step. The timestamp service begins above the timestamps in memory by itself, and clocks
+/// are far ahead of these timestamps.)
 ///
 /// # Errors
-/// The errors that the fabric reports.
+/// Returns the errors that the fabric reports.
 pub(super) fn raise_pool(cx: &Context) -> Result<(), Box<FabricError>> {
     let word = cx.groups.primary(pool_word());
     let given = cx.database().counter.last().0 - Timestamp::LOADED.0;

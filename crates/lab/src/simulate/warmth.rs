@@ -1,13 +1,12 @@
-//! The addresses that threads already know when a phase begins, as in the middle of a run that is
-//! too long to simulate.
+//! Determines the addresses that threads already know when a phase begins. So a phase can represent the middle of a
+//! run that is too long to simulate.
 //!
-//! Invariant: threads know only addresses that they would know in such a long run. The long run's
-//! transactions are drawn as the phase draws its transactions, and each transaction is assigned to
-//! the thread that would run it. The thread that runs a transaction remembers the addresses of the
-//! records whose keys the transaction's input contains. All addresses come from loading, and an
-//! address is only a guess ([`tarn_store::memory::address_cache`]). Nodes that grant locks also
-//! cache the version tables of those records whose locks they grant. After an infinitely long run,
-//! all threads know the addresses of all loaded records.
+//! Invariant: threads know only addresses that they would know in such a long run. The transactions of the long run
+//! are drawn in the same way as the transactions of the phase. Each transaction is assigned to the thread that would
+//! run it. The thread that runs a transaction remembers the addresses of the records whose keys the transaction's
+//! input contains. All addresses come from loading, and an address is only a guess
+//! ([`tarn_store::memory::address_cache`]). Nodes that grant locks also cache the version tables of those records
+//! whose locks they grant. After an infinitely long run, all threads know the addresses of all loaded records.
 
 use rand::RngExt as _;
 use std::cell::RefCell;
@@ -29,20 +28,20 @@ use tarn_workloads::routes::Routes;
 
 /// The random generator's stream that draws the transactions before the phase.
 const STREAM: u64 = u64::MAX - 1;
-/// The number of entries of a direct-mapped cache for each address that the cache may hold. The
-/// cache is so large that few addresses displace one another.
+/// The number of entries in a direct-mapped cache for each address that the cache is to hold. With this many entries,
+/// few addresses displace one another.
 const ROOM: u64 = 4;
-/// The number of entries per address in a cache that holds all addresses, so that hardly any
-/// address is displaced.
+/// The number of entries per address in a cache that is to hold all addresses. With this many entries, hardly any
+/// address displaces another.
 const ROOM_FOR_ALL: u64 = 16;
-/// The number of READs in one round, at rest.
+/// The largest number of READs in one round that reads version tables for a node's cache.
 const READS_AT_ONCE: usize = 64;
 
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
-/// The text at the top of this file describes this type.
+/// The rule that determines the addresses that threads already know when a phase begins.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Warmth {
     /// Whether the threads of a node share their known addresses, or each thread knows only its own
@@ -67,13 +66,13 @@ impl Warmth {
         if self.knows_all() {
             return self.atlas_entries(records);
         }
-        // A thread with a cache of its own has run at most its share of the transactions.
+        // If each thread has its own cache, a thread has run at most its share of the transactions.
         let seen = self.transactions(records).div_ceil(caches as u64);
         let seen = if self.by_node { records } else { seen.min(records) };
         (seen * ROOM) as usize
     }
 
-    /// Refuses a warm start whose addresses need more memory than this machine has.
+    /// Returns an error if the known addresses need more memory than this machine has.
     ///
     /// # Errors
     /// The error names the number of addresses that would be cached.
@@ -101,12 +100,12 @@ impl Warmth {
         (records * room) as usize
     }
 
-    /// Makes a cache with space for all records; loading fills this cache.
+    /// Makes a cache with space for the addresses of all records. Loading fills this cache.
     pub(super) fn atlas(&self, records: u64) -> AddressCache {
         AddressCache::new(self.atlas_entries(records))
     }
 
-    /// Gives each of these threads the addresses that it would know.
+    /// Gives each of these threads the addresses that the thread would know.
     pub(super) fn warm<W: Workload>(
         &self,
         workload: &W,
@@ -148,7 +147,7 @@ impl Warmth {
             let mut see = |table: TableId, key: u64| {
                 let Some((slot, body)) = atlas.get(table, key) else { return };
                 contexts[thread].cache.borrow_mut().put(table, key, slot, body);
-                // The list of the node's first thread collects the records of the whole node.
+                // The records of the whole node are collected in the list of the node's first thread.
                 recent[threads[0]].push((table, key, slot));
             };
             if let Some((table, key)) = first {
@@ -166,9 +165,9 @@ impl Warmth {
     }
 }
 
-/// Makes a compute node cache version tables. The node caches the tables of those records of its
-/// own shards that were the first records of its transactions. The node caches as many version
-/// tables as it has space for, and adds those of the most recent records last.
+/// Makes a compute node cache version tables. The node caches the tables of those records of its own shards that were
+/// the first records of its transactions. The node caches as many version tables as it has space for, and adds the
+/// tables of the most recently used records last.
 fn remember_versions(
     cx: &Context,
     seen: &[(TableId, u64, Address)],

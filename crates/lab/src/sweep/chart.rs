@@ -1,7 +1,7 @@
-//! A line chart as an SVG element: axes with units, lines with markers, a tooltip on every marker.
+//! A line chart as an SVG element: axes with units, lines with markers, and a tooltip on every marker.
 //!
-//! Invariant: colours are names that the page's style defines, never colour values, so that one
-//! drawing serves light and dark pages. The same lines give the same bytes.
+//! Invariant: colours are names that the page's style defines, never colour values, so that one drawing serves light
+//! and dark pages. The same lines always give the same bytes of SVG text.
 
 use super::report::brief;
 use crate::harness::lines::{put, put_part};
@@ -13,11 +13,11 @@ const LEFT: f64 = 68.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 46.0;
-/// The number of colours that the style names; further lines repeat these colours with another
-/// dash.
+/// The number of colours that the style names; if a chart has more lines, the further lines use these colours again,
+/// with another dash.
 pub(crate) const COLOURS: usize = 8;
-/// An axis is logarithmic if its greatest and smallest values differ by more than this factor, or
-/// if its values grow by factors.
+/// An axis is logarithmic if its greatest value is more than this factor times its smallest value. An axis is also
+/// logarithmic if the function `doubles` returns true for its values.
 const LOGARITHMIC_FROM: f64 = 40.0;
 
 /// A value to draw, and the text of the value's tooltip.
@@ -40,7 +40,7 @@ pub(crate) struct Line {
     pub marks: Vec<Mark>,
 }
 
-/// The scale of an axis.
+/// The kind of an axis: numbers or names.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Scale {
     /// An axis of numbers: it starts at zero, or is logarithmic if the values are far apart.
@@ -49,7 +49,7 @@ pub(crate) enum Scale {
     Names(Vec<String>),
 }
 
-/// The text at the top of this file describes this type.
+/// A line chart with its title, axes and lines.
 pub(crate) struct Chart {
     pub title: String,
     /// The name of each axis, unit included.
@@ -61,7 +61,7 @@ pub(crate) struct Chart {
     pub lines: Vec<Line>,
 }
 
-/// The range of values along an axis.
+/// The smallest and the greatest value along an axis.
 struct Span {
     from: f64,
     to: f64,
@@ -106,9 +106,9 @@ impl Span {
     }
 }
 
-/// Returns whether values grow by factors. The values must have at least three steps. At least half
-/// of the steps must multiply the value by 1.5 or more. The greatest value must be at least eight
-/// times the least value.
+/// Returns whether the values grow by factors instead of by equal steps. The function compares neighbouring values
+/// and needs at least three such steps. At least half of the steps must multiply the value by 1.5 or more. The
+/// greatest value must be at least eight times the least value.
 fn doubles(values: &[f64]) -> bool {
     let mut rising = values.to_vec();
     rising.sort_by(f64::total_cmp);
@@ -222,7 +222,7 @@ fn draw(svg: &mut String, line: &Line, across: &Span, up: &Span) {
     let _ = writeln!(svg, "<path class=\"line\" d=\"M{}\"/>", path.join("L"));
     for ((x, y), mark) in places.iter().zip(&line.marks) {
         let title = escape(&mark.title);
-        // A larger invisible disc makes the small disc easy to point at.
+        // A larger invisible disc around each marker makes it easy to point at the marker.
         let _ = put!(svg =>
             "<g><title>{title}</title><circle class=\"reach\" cx=\"{x:.1}\" cy=\"{y:.1}\" \
              r=\"11\"/><circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>");

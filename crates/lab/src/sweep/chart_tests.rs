@@ -1,6 +1,7 @@
 //! Tests of charts.
 //!
-//! Invariant checked: an axis's ticks are round numbers and enclose the values; titles are escaped.
+//! Invariant checked: an axis's ticks are round numbers, and all values lie between the first and the last tick.
+//! Titles are escaped.
 
 use super::*;
 

@@ -1,9 +1,9 @@
-//! An estimate of the memory of this machine that a simulated run will take.
+//! Estimates the amount of this machine's memory that a simulated run will take.
 //!
-//! Invariant: the estimate is an upper bound for the large parts of the memory, so that runs side
-//! by side fit into memory. The large parts are the loaded records, the tables of pages, and the
-//! lines that a run can change. Further large parts are a recorded history with its graph, and the
-//! addresses that threads remember. A test compares the estimate with the memory that runs take.
+//! Invariant: the estimate is an upper bound for the large parts of a run's memory, so that simultaneous runs fit
+//! into the machine's memory. Large parts are the loaded records, the tables of pages, and the lines that a run can
+//! change. Other large parts are a recorded history with its graph, and the addresses that threads remember. A test
+//! compares the estimate with the memory that runs take.
 
 use crate::simulate::run::Plan;
 use tarn::memory::caches_bytes;
@@ -12,26 +12,25 @@ use tarn_sim::memory::{PAGE_BYTES, TABLE_ENTRY_BYTES};
 use tarn_store::ids::UsageError;
 use tarn_workloads::workload::Workload;
 
-/// The number of bytes for the program, one report, and the caches of one thread.
+/// The number of bytes that are reserved for the program, one report, and the caches of one thread.
 const PROGRAM_BYTES: u64 = 32 << 20;
 /// The number of bytes of a slot's nonzero words beside its payload.
 const HEAD_BYTES: u64 = 24;
 /// The number of bytes of a coordinator's coroutine, rounds and buffers.
 const COORDINATOR_BYTES: u64 = 32 << 10;
-/// The number of lines that a transaction leaves changed at one replica, including lines of its
-/// log.
+/// The number of lines of one replica that a transaction changes, including lines of its log.
 const LINES_CHANGED: u64 = 8;
 const LINE_BYTES: u64 = 64;
 /// The least duration of a transaction, in virtual nanoseconds: two round trips.
 const TRANSACTION_NS: f64 = 4_000.0;
-/// The number of bytes of a recorded transaction: its record, its form in the checker, and its
-/// graph node.
+/// The number of bytes of a recorded transaction: the engine's record of it, the checker's form of it, and its node
+/// in the checker's graph.
 const RECORDED_BYTES: u64 = 1_200;
 
 /// Returns the number of bytes of memory that `plan` will take with this workload.
 ///
 /// # Errors
-/// A database whose memory cannot be laid out.
+/// Fails if the memory of the database cannot be laid out.
 pub fn memory_bytes<W: Workload>(workload: &W, plan: &Plan) -> Result<u64, UsageError> {
     let (schemas, records) = (workload.schemas(), workload.records());
     let shape = &plan.config.cluster;

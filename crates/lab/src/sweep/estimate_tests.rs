@@ -1,7 +1,7 @@
 //! Tests of estimates of memory.
 //!
-//! Invariant checked: an estimate is not below the memory that a run takes, and not far above this
-//! memory.
+//! Invariant checked: an estimate is at least the amount of memory that a run takes, and not much more than this
+//! amount.
 
 use super::*;
 use crate::harness::watch::Silent;

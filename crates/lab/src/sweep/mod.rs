@@ -1,13 +1,13 @@
-//! Sweeps: one command run over a grid of parameters. Every point of the grid is a process of its
-//! own.
+//! Runs a sweep: one command, run with every combination of the values of some parameters. Every combination is a
+//! point of a grid, and every point is a process of its own.
 //!
 //! Map:
-//! - [`grid`]: makes points out of axes.
-//! - [`pool`]: runs points side by side, as far as memory suffices by [`estimate`], and collects their reports.
-//! - [`report`]: combines the reports for programs and in a table. [`page`]: shows them in figures.
+//! - [`grid`]: makes the points of a sweep from its axes.
+//! - [`pool`]: runs points side by side, as far as memory suffices by [`estimate`], and collects the points' reports.
+//! - [`report`]: combines the reports for programs and in a table. [`page`]: shows the reports in figures.
 //!
-//! A point is a list of arguments of this program. So the pool needs only a list of configurations,
-//! for example those of a sweep or of a reproduction of a paper's figures:
+//! A point is a list of arguments of this program. So the pool needs only a list of configurations, for example the
+//! configurations of a sweep or of a paper's figures:
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -22,9 +22,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Invariant: a point's report equals the report of the same arguments when they are run alone.
-//! Points share nothing but the machine, and only the part under `wall` in a report depends on the
-//! machine.
+//! Invariant: a point's report equals the report of a run with the same arguments alone. Points share only the
+//! machine, and only the part under `wall` in a report depends on the machine.
 
 pub(crate) mod chart;
 pub mod estimate;
@@ -44,7 +43,7 @@ pub const POINTS_MAX: usize = 1_000;
 pub struct Axis {
     /// The flag's name, without dashes.
     pub name: String,
-    /// The values in the order in which the user gave them; no value occurs twice.
+    /// The values in the order in which the user gave them; each value occurs only once.
     pub values: Vec<String>,
 }
 
@@ -108,7 +107,8 @@ impl Point {
 /// varies slowest.
 ///
 /// # Errors
-/// An empty list of axes, a parameter that occurs twice, or more than [`POINTS_MAX`] points.
+/// Fails if the list of axes is empty, if a parameter occurs twice, or if the sweep would have more than
+/// [`POINTS_MAX`] points.
 pub fn grid(base: &[String], axes: &[Axis]) -> Result<Vec<Point>, UsageError> {
     let refuse =
         |value: String, allowed: String| Err(UsageError { field: "sweep".into(), value, allowed });

@@ -1,9 +1,7 @@
-//! A sweep as one page: figures, the table, and everything that a user needs to run the sweep
-//! again.
+//! Writes a sweep as one page: its figures, its table, and the commands that run the sweep again.
 //!
-//! Invariant: the page needs no other file (no script, no font, no link) and is readable in light
-//! and dark. The page depends only on the points' configurations and seeds, and not on the machine
-//! that ran them.
+//! Invariant: the page needs no other file (no script, no font, no link) and is readable on light and dark
+//! backgrounds. The page depends only on the points' configurations and seeds, and not on the machine that ran them.
 
 use super::chart::{Chart, Line, Mark, Scale, class, escape};
 use super::report::{
@@ -14,11 +12,11 @@ use crate::harness::lines::put_part;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// The largest number of utilisation charts. Each series has one chart; the table also has the
-/// figures of series without a chart.
+/// The largest number of charts of the hardware's utilisation. The page has one such chart for each series, up to
+/// this number of charts. The table has the figures of all series.
 const UTILISATIONS_MAX: usize = 12;
 
-/// The axis along which the chart's lines run, and the points of each line.
+/// The axis along which the lines of charts run, and the points of each line.
 struct Series<'a> {
     along: &'a Axis,
     /// Whether all values of the axis are numbers.
@@ -27,7 +25,7 @@ struct Series<'a> {
 }
 
 impl<'a> Series<'a> {
-    /// Chooses the axis along which lines run: the numeric axis with the most values. If no axis is
+    /// Chooses the axis along which the lines of charts run: the numeric axis with the most values. If no axis is
     /// numeric, the axis with the most values is chosen.
     fn of(report: &'a SweepReport) -> Option<Series<'a>> {
         let is_number = |axis: &Axis| axis.values.iter().all(|value| value.parse::<f64>().is_ok());
@@ -240,7 +238,7 @@ fn table(html: &mut String, report: &SweepReport) {
     html.push_str("</table></div>\n");
 }
 
-/// Writes the configuration of each point: its command, and the settings in its report.
+/// Writes the configuration of each point: the point's command, and the settings in the point's report.
 fn configuration(html: &mut String, report: &SweepReport) {
     html.push_str("<h2>Configuration</h2>\n");
     for point in &report.points {

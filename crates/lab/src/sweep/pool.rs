@@ -1,11 +1,11 @@
-//! Runs points side by side. Each point is a new process of this program with the point's
+//! Runs the points of a sweep at the same time. Each point is a new process of this program with the point's
 //! arguments.
 //!
-//! Invariant: the report of a point is read from the process's standard output, and the pool never
-//! changes it. A point starts only when fewer than `jobs` points run. The machine must also have
-//! enough memory for the new point and for the further growth of the running points. If no point
-//! runs, the next point starts in any case. When a point fails, or the caller stops the pool, the
-//! pool ends the running points, waits for them, and names them.
+//! Invariant: the report of a point is read from the process's standard output, and the pool never changes it. A
+//! point starts only when fewer than `jobs` points run. The machine must also have enough memory for the new point
+//! and for the further growth of the running points. If no point runs, the next point starts in any case. When a
+//! point fails, or the caller stops the pool, the pool ends the processes of all running points and waits for their
+//! end. The error names these points.
 
 use super::Point;
 use crate::machine;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// The largest number of points that run at the same time.
 pub const JOBS_MAX: usize = 256;
-/// The time between two checks of the running points.
+/// The time between two checks of the running points by the pool.
 const TURN: Duration = Duration::from_millis(5);
 
 /// A pool starts the processes of points.
@@ -30,7 +30,7 @@ pub struct Pool {
     jobs: usize,
 }
 
-/// The results of a point's process.
+/// The result of a point's process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Done {
     /// The JSON object that the point's process printed.
@@ -41,7 +41,7 @@ pub struct Done {
     pub seconds: f64,
 }
 
-/// A watch is told the progress of a pool.
+/// A watch receives the progress of a pool.
 pub trait Watch {
     /// A point's process starts.
     fn begins(&self, point: &Point);
@@ -65,7 +65,7 @@ pub enum PoolError {
     Failed {
         /// The point's name.
         point: String,
-        /// The process's last message, or the way in which the process ended.
+        /// The last message of the process, or the way in which the process ended.
         why: String,
         /// Whether the process refused its arguments (exit code 2).
         is_usage: bool,
@@ -111,7 +111,7 @@ impl Pool {
     /// Makes a pool that starts `program`, with at most `jobs` processes at the same time.
     ///
     /// # Panics
-    /// If `jobs` is not from 1 to [`JOBS_MAX`].
+    /// Panics if `jobs` is not from 1 to [`JOBS_MAX`].
     pub fn new(program: PathBuf, jobs: usize) -> Pool {
         assert!((1..=JOBS_MAX).contains(&jobs), "{jobs} jobs");
         Pool { program, jobs }
@@ -123,16 +123,16 @@ impl Pool {
     /// If the system does not report the path of the running program.
     ///
     /// # Panics
-    /// The same panics as [`Pool::new`].
+    /// Panics in the same cases as [`Pool::new`].
     pub fn of_this_program(jobs: usize) -> io::Result<Pool> {
         Ok(Pool::new(std::env::current_exe()?, jobs))
     }
 
-    /// Runs all points and returns their reports in the order of `points`. Setting `stop` ends the
-    /// pool.
+    /// Runs all points and returns their reports in the order of `points`. If the caller sets `stop`, the pool ends
+    /// all points.
     ///
     /// # Errors
-    /// The first point that gave no report, or the caller's interruption.
+    /// Returns the first point whose process gave no report, or reports that the caller stopped the pool.
     pub fn run(
         &self,
         points: &[Point],
@@ -155,8 +155,8 @@ impl Pool {
         let mut all: Vec<Option<Done>> = vec![None; points.len()];
         let (mut next, mut finished) = (0, 0);
         while finished < points.len() {
-            // `stop` is checked before the points' processes, because the interruption may also
-            // have ended the points' processes.
+            // The pool checks `stop` before it checks the points' processes, because the user's interruption may also
+            // have ended these processes.
             if stop.load(Ordering::Relaxed) {
                 let names = running.iter().map(|it| points[it.index].name()).collect();
                 return Err(PoolError::Interrupted { running: names, finished, of: points.len() });
@@ -196,8 +196,8 @@ impl Pool {
             index,
             child,
             start: Instant::now(),
-            // A thread must read the process's output while the process writes, or the process
-            // would wait for ever.
+            // A thread must read the process's output while the process writes, because otherwise the process would
+            // wait for ever.
             out: std::thread::spawn(move || read(out)),
             err: std::thread::spawn(move || read(err)),
         })
@@ -215,7 +215,7 @@ fn pause() {
     std::thread::sleep(TURN);
 }
 
-/// Returns whether the machine has enough memory for a further point beside the running points.
+/// Returns whether the machine has enough memory to run one more point together with the running points.
 fn fits(points: &[Point], next: usize, running: &[Running]) -> bool {
     if running.is_empty() {
         return true;
@@ -276,8 +276,7 @@ fn failed(point: &Point, why: String) -> PoolError {
 /// Ends the points that still run, and waits for them, so that no process remains.
 fn end_all(running: &mut Vec<Running>) {
     for it in running.iter_mut() {
-        // A process that has ended by itself in the meantime cannot be killed, so the error is
-        // ignored.
+        // A process that has ended by itself in the meantime cannot be killed, so the pool ignores this error.
         let _ = it.child.kill();
     }
     for mut it in running.drain(..) {

@@ -1,7 +1,7 @@
-//! The results of a sweep: an object for programs, and a table for human readers.
+//! The results of a sweep: a JSON object for programs, and a table for human readers.
 //!
-//! Invariant: the sweep's report contains the points' reports unchanged. The table shows only
-//! figures of these reports, and a dash for a figure that a report does not have.
+//! Invariant: the sweep's report contains the points' reports unchanged. The table shows only figures of these
+//! reports. If a report does not have a figure, the table shows a dash.
 
 use super::pool::Done;
 use super::{Axis, Point};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
-/// The text at the top of this file describes this type.
+/// The report of a whole sweep.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SweepReport {
     /// The arguments that all points have in common: the command and its flags.
@@ -35,7 +35,7 @@ pub struct Ran {
     pub report: Value,
 }
 
-/// A figure of a report that tables and drawings show.
+/// A figure of the points' reports that tables and drawings show.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figure {
     /// The figure's JSON path in the report.
@@ -67,7 +67,7 @@ pub const UTILISATION: [Figure; 4] = [
 ];
 
 impl Figure {
-    /// Returns the figure's value in a report, scaled.
+    /// Returns the figure's value in a report, multiplied by the scale.
     pub fn of(&self, report: &Value) -> Option<f64> {
         report.pointer(self.path)?.as_f64().map(|value| value * self.scale)
     }
@@ -77,7 +77,8 @@ impl Figure {
     }
 }
 
-/// Formats a value with three digits, or with all of the digits before the decimal point.
+/// Formats a value with three digits. If the value has more than three digits before the decimal point, all of these
+/// digits are shown.
 pub(crate) fn brief(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -89,8 +90,7 @@ pub(crate) fn brief(value: f64) -> String {
 }
 
 impl Ran {
-    /// Returns the part of the hardware that was busiest, and the share of the time for which it
-    /// was busy.
+    /// Returns the name of the busiest part of the hardware, and the share of the time for which this part was busy.
     pub fn bottleneck(&self) -> String {
         let of = |name: &str| self.report.pointer(&format!("/bottleneck/{name}"));
         let text = |name: &str| of(name).and_then(Value::as_str);
@@ -102,7 +102,8 @@ impl Ran {
         }
     }
 
-    /// Returns the verdict on the point's checks, and whether the history was checked.
+    /// Returns the verdict on the point's checks. The verdict also says whether the checker judged the point's
+    /// history.
     pub fn verdict(&self) -> &'static str {
         match self.report.pointer("/history/verdict").and_then(Value::as_str) {
             _ if !self.passed => "FAILED",
@@ -118,15 +119,15 @@ impl Ran {
     }
 }
 
-/// The columns of tables, in this order, after the parameters and before the bottleneck and the
-/// verdict.
+/// The columns of tables, in this order. These columns follow the columns of the parameters, and precede the columns
+/// of the bottleneck and of the verdict.
 pub const COLUMNS: [Figure; 5] = [THROUGHPUT, P50, P99, P999, CONFLICTS];
 
 impl SweepReport {
     /// Makes a report from points and their results.
     ///
     /// # Panics
-    /// If the number of points and the number of results differ.
+    /// Panics if the number of points and the number of results differ.
     pub fn new(arguments: &[String], axes: &[Axis], points: &[Point], done: Vec<Done>) -> Self {
         assert_eq!(points.len(), done.len(), "a report for every point");
         let ran = |(point, done): (&Point, Done)| Ran {
@@ -170,7 +171,7 @@ impl fmt::Display for SweepReport {
         let columns = rows[0].len();
         let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        // Figures are aligned to the right, and the names of parts to the left.
+        // Columns of figures are aligned to the right, and columns of names are aligned to the left.
         let left = self.axes.len() + COLUMNS.len();
         for row in &rows {
             let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| match at {

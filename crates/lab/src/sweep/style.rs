@@ -1,9 +1,9 @@
 //! The style of pages and drawings: one style for light and dark, with the system's fonts.
 //!
-//! Invariant: the style sheet loads no other file. The colours of lines follow the palette of Okabe
-//! and Ito ("Color universal design", 2008), which people with colour blindness can distinguish.
-//! The colours are made lighter or darker for each background. Lines whose colours are similar also
-//! differ by their dash or their place in the legend.
+//! Invariant: the style sheet loads no other file. The colours of lines follow the palette of Okabe and Ito ("Color
+//! universal design", 2008), which people with colour blindness can distinguish. Each background has a lighter or
+//! darker form of these colours. Lines whose colours are similar also differ by their dash or their place in the
+//! legend.
 
 /// The style sheet.
 pub(crate) const STYLE: &str = "\

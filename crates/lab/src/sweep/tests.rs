@@ -1,7 +1,7 @@
 //! Tests of axes and grids.
 //!
-//! Invariant checked: a grid has each combination exactly once; a bad axis is refused with an error
-//! that names it.
+//! Invariant checked: a grid contains each combination of the axes' values exactly once. A text that describes no
+//! axis is refused, and the error names the text.
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! A transaction that is being recorded: its tries, its coordinator's waits, and its rounds that
 //! are not yet complete.
 //!
-//! Invariant: a try ends when the engine has counted its abort or its commit. If the coordinator
-//! waits after that, the wait belongs to the next try.
+//! Invariant: a try of a transaction ends when the engine has counted the try's abort or commit. If the coordinator
+//! waits after this end, the wait belongs to the next try.
 
 use super::{Pick, Transaction, Try, Wait};
 use std::cmp::Reverse;
@@ -11,12 +11,12 @@ use tarn_fabric::clock::Nanos;
 /// The text for an outcome or a lock holder that is not known.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// A transaction that may still cause events.
+/// A transaction that has not ended, or that has incomplete rounds, so that it may still cause events.
 pub(super) struct Live {
     pub(super) txn: Transaction,
     /// The number of the transaction's rounds that are not yet complete.
     pub(super) on_the_way: usize,
-    /// Whether the caller has the reply.
+    /// Whether the transaction's caller has the reply.
     pub(super) has_ended: bool,
     /// Whether the last try was aborted or committed, so that the next wait belongs to another try.
     pub(super) try_is_over: bool,
@@ -28,7 +28,7 @@ pub(super) struct Live {
     pub(super) polled_until: Nanos,
 }
 
-/// A transaction's rank for the selection: a smaller rank is preferred.
+/// A transaction's rank for the selection: a transaction with a smaller rank is kept before one with a larger rank.
 pub(super) type Rank = (Reverse<u64>, Reverse<u64>, u64);
 
 impl Try {
@@ -55,14 +55,14 @@ impl Live {
         self.txn.tries.last_mut().expect("there is one from the beginning on")
     }
 
-    /// Begins the next try, if the last try is over.
+    /// Begins the next try of the transaction, if the last try is over.
     pub(super) fn go_on(&mut self, now: Nanos) {
         if std::mem::take(&mut self.try_is_over) {
             self.txn.tries.push(Try::begun(now));
         }
     }
 
-    /// The executor polls the transaction's coordinator again.
+    /// Notes that the executor polls the transaction's coordinator again.
     pub(super) fn resumes(&mut self, now: Nanos) {
         if let Some(at) = self.awaited.take() {
             self.last().rounds[at].resumed_ns = Some(now.0);

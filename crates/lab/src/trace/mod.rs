@@ -1,4 +1,4 @@
-//! The timeline of single transactions of a simulated run.
+//! Records the timeline of single transactions of a simulated run.
 //!
 //! Map:
 //! - [`recorder`]: watches a run and keeps the wanted transactions. `live`: one transaction that is being recorded.
@@ -11,10 +11,9 @@
 //!                      └─ waits
 //! ```
 //!
-//! Invariant: the recorder does not change the run. A trace's run is the run that `tarn sim
-//! --no-verify` measures with the same flags, event for event, and the digest proves this. Times
-//! are virtual, in nanoseconds since the run began. The same flags and seed give the same trace,
-//! byte for byte.
+//! Invariant: the recorder does not change the run. With the same flags, a trace and `tarn sim --no-verify` run the
+//! same events in the same order, and equal digests prove this. Times are virtual, in nanoseconds since the run
+//! began. The same flags and seed give the same trace, byte for byte.
 
 mod live;
 pub mod places;
@@ -38,14 +37,14 @@ named! {
         First = "first",
         /// The transactions that took the longest time.
         Slowest = "slowest",
-        /// The first transactions that have an aborted try, in the order in which they began.
+        /// The transactions with at least one aborted try that began first.
         Aborted = "aborted",
         /// The transactions with the largest number of tries, if they were tried more than once.
         Contended = "contended",
     }
 }
 
-/// The choice of a run's transactions to keep.
+/// The selection of the transactions that the recorder keeps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// The number of transactions to keep.
@@ -67,14 +66,15 @@ pub struct Trace {
     pub variant: String,
     /// The hardware profile's name.
     pub profile: String,
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
     /// The number of compute nodes, of all coordinators, of memory nodes, and of copies of every
     /// record.
     pub cluster: Shape,
     /// The rule that selected the transactions.
     pub pick: &'static str,
-    /// The number of transactions of the wanted procedure that ended in the measured phase.
+    /// The number of transactions from which the recorder selected: they are of the wanted procedure and ended in the
+    /// measured phase.
     pub of: u64,
     /// The digest of all events of the run.
     pub digest: String,
@@ -95,7 +95,7 @@ pub struct Shape {
     pub replicas: usize,
 }
 
-/// One transaction, from its first verb to the last response to one of its requests.
+/// One transaction, from its first verb to the last response that it received.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Transaction {
     /// The number of transactions that began before this one.
@@ -123,7 +123,7 @@ pub struct Try {
     pub began_ns: u64,
     /// The time at which the try's outcome was known.
     pub ended_ns: u64,
-    /// The outcome: `committed`, or `aborted` with the reason.
+    /// The outcome of the try: `committed`, or `aborted` with the reason.
     pub outcome: String,
     /// The rounds, in the order in which they were posted.
     pub rounds: Vec<Round>,
@@ -145,7 +145,7 @@ pub struct Round {
     /// The time at which the coordinator went on; it is later than `completed_ns` if the processor
     /// had other work.
     pub resumed_ns: Option<u64>,
-    /// The round's batches: one for each memory node.
+    /// The round's batches of requests: one batch for each memory node.
     pub batches: Vec<Batch>,
 }
 
@@ -154,17 +154,17 @@ pub struct Round {
 pub struct Batch {
     /// The number of the memory node.
     pub to: u16,
-    /// The time at which the processor had rung the doorbell.
+    /// The time at which the processor rang the NIC's doorbell for this batch.
     pub posted_ns: u64,
-    /// The time at which the NIC had sent the batch on its link.
+    /// The time at which the NIC had sent the whole batch on its link.
     pub sent_ns: u64,
     /// The time at which the batch arrived at the memory node.
     pub arrived_ns: u64,
-    /// The time at which the last response left the memory node.
+    /// The time at which the last response to the batch left the memory node.
     pub left_ns: u64,
-    /// The time at which the NIC had received the last response.
+    /// The time at which the coordinator's NIC had received the last response to the batch.
     pub taken_ns: u64,
-    /// The time from which the processor could see the response.
+    /// The time from which the processor could see the last response to the batch.
     pub seen_ns: u64,
     /// The batch's verbs, in the order in which they were posted.
     pub verbs: Vec<VerbSeen>,
@@ -175,8 +175,8 @@ pub struct Batch {
 pub struct VerbSeen {
     /// The verb's kind: `READ`, `WRITE`, `CAS` or `FAA`.
     pub kind: &'static str,
-    /// The name of the thing at the verb's address, and the verb's action if its kind does not
-    /// already imply this action.
+    /// The name of the object at the verb's address. If the verb's kind does not already tell the verb's action, this
+    /// text also names the action.
     pub what: String,
     /// The number of payload bytes.
     pub bytes: usize,
@@ -217,7 +217,7 @@ pub struct Wait {
 }
 
 impl Transaction {
-    /// Returns the time that the transaction's caller waited.
+    /// Returns the time for which the transaction's caller waited.
     pub fn latency_ns(&self) -> u64 {
         self.ended_ns - self.began_ns
     }

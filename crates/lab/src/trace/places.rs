@@ -1,8 +1,7 @@
-//! Names the thing at an address: a table's record, a record's lock, a bin, a bucket, or a log.
+//! Finds the name of the object at an address: a table's record, a record's lock, a bin, a bucket, or a log.
 //!
-//! Invariant: the names are derived from the catalog's plan and from the memory after the run. If a
-//! record moved or was deleted after the access, its place (bucket and slot) is named instead of
-//! its key.
+//! Invariant: the names are derived from the catalog's plan and from the memory after the run. If a record moved or
+//! was deleted after the access, the trace names the record's place (bucket and slot) instead of its key.
 
 use super::{Batch, Transaction, VerbSeen};
 use std::collections::BTreeMap;
@@ -22,7 +21,7 @@ enum Spot {
     Slot { bucket: u64, slot: u64, head: Address, into: u64 },
 }
 
-/// Names the things that the verbs of `transactions` accessed. `cx` reads memory while no
+/// Names the objects that the verbs of `transactions` accessed. The function reads memory with `cx` while no
 /// coordinator of the cluster runs.
 pub fn name_all(cx: &Context, transactions: &mut [Transaction]) {
     let mut places = Places { cx, catalog: &cx.database().catalog, keys: BTreeMap::new() };
@@ -50,8 +49,8 @@ struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Returns the slots that a transaction accessed one by one. A slot that was accessed alone
-    /// shows which record of a bin the transaction wanted.
+    /// Returns the slots that a transaction accessed alone. A slot that was accessed alone shows which record of a
+    /// bin the transaction wanted.
     fn heads(&self, txn: &Transaction) -> Vec<Address> {
         let batches = txn.rounds().flat_map(|round| &round.batches);
         let mut heads: Vec<Address> = batches
@@ -179,8 +178,8 @@ fn part(slot: &Slot, verb: &VerbSeen, into: u64) -> String {
     format!("{} of", slot.field_at(into as usize))
 }
 
-/// Describes a verb's action beyond its kind; the verb's address is `into` bytes after the start of
-/// `thing`.
+/// Describes the action of a verb, if the verb's kind does not already tell it. The verb's address is `into` bytes
+/// after the start of the object `thing`.
 fn act(verb: &VerbSeen, into: u64, thing: &str) -> String {
     let lock = into == LOCK_AT as u64;
     let words = match (verb.kind, verb.bytes) {

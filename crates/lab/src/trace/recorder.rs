@@ -1,14 +1,13 @@
 //! Watches a run (polls of coroutines, posted rounds, responses) and keeps the wanted transactions.
 //!
-//! The recorder combines three sources. The simulator reports the events of rounds ([`Observer`]).
-//! The wrapped coroutine reports that the executor polls it, so a posted round is known to belong
-//! to this coroutine's coordinator. The engine's counters explain the round: they count the phases
-//! entered, and the tries aborted or committed, since the recorder last read them. The changes
-//! between two readings belong to one coordinator, since the executor polled no other coordinator
-//! of the thread in between.
+//! The recorder combines three sources of information. The simulator reports the events of rounds ([`Observer`]). The
+//! wrapped coroutine reports that the executor polls it, so a posted round is known to belong to this coroutine's
+//! coordinator. The engine's counters explain the round: they count the phases entered, and the tries aborted or
+//! committed, since the recorder last read them. The changes between two readings belong to one coordinator, since
+//! the executor polled no other coordinator of the thread in between.
 //!
-//! Invariant: the recorder does not influence the run. The recorder keeps or drops a transaction
-//! when the transaction has ended and all of its rounds are complete.
+//! Invariant: the recorder does not change the run. The recorder keeps or drops a transaction when the transaction
+//! has ended and all of its rounds are complete.
 
 use super::live::{Live, Rank, UNKNOWN, rank};
 use super::{Batch, Message, Round, Transaction, Try, VerbSeen, Wanted};
@@ -26,11 +25,11 @@ use tarn_fabric::round::{Verb, VerbKind};
 use tarn_sim::observe::{Observer, Seen};
 use tarn_store::ids::AbortReason;
 
-/// The number of a coordinator's tries whose owner tags are remembered. The recorder finds the
-/// holder of a refused lock by its owner tag.
+/// The number of tries whose owner tags the recorder remembers for each coordinator. If a lock was refused, the
+/// recorder finds the lock's holder by the owner tag.
 const TAGS: usize = 4;
 
-/// The text at the top of this file describes this type; clones refer to the same recorder.
+/// The recorder of one run; clones refer to the same recorder.
 #[derive(Clone)]
 pub struct Recorder(Rc<RefCell<State>>);
 
@@ -60,7 +59,8 @@ struct Turn {
     counted: Tally,
 }
 
-/// The position of an incomplete round: its transaction, its try, and its index.
+/// The position of an incomplete round: the numbers of its transaction and of its try, and its index among the rounds
+/// of this try.
 #[derive(Clone, Copy)]
 struct Place {
     number: u64,
@@ -91,7 +91,7 @@ impl Recorder {
         })))
     }
 
-    /// The recorder watches the transactions that begin from `now` on.
+    /// Tells the recorder to watch the transactions that begin at `now` or later.
     pub(crate) fn begin(&self, now: Nanos) {
         self.0.borrow_mut().from = Some(now);
     }
@@ -101,7 +101,7 @@ impl Recorder {
         Pen { recorder: self.clone(), coordinator, cx: Rc::clone(cx) }
     }
 
-    /// Wraps `coroutine`, so that the recorder is told of each poll.
+    /// Wraps `coroutine`, so that the recorder learns of each poll of the coroutine.
     pub(crate) fn watch<F: Future<Output = ()>>(
         &self,
         coordinator: u32,
@@ -111,8 +111,7 @@ impl Recorder {
         Watched { pen: self.pen(coordinator, cx), coroutine: Box::pin(coroutine) }
     }
 
-    /// Returns the number of transactions that ended, and the selected transactions in the order of
-    /// their ranks.
+    /// Returns the number of transactions that ended, and the selected transactions in the order of the selection.
     pub fn take(&self) -> (u64, Vec<Transaction>) {
         let mut state = self.0.borrow_mut();
         let kept = std::mem::take(&mut state.kept);
@@ -379,7 +378,7 @@ impl State {
         refused.map(holder).collect()
     }
 
-    /// Keeps or drops a transaction that has ended and whose rounds are all complete.
+    /// Decides whether the recorder keeps a transaction that has ended and whose rounds are all complete.
     fn settle(&mut self, number: u64) {
         let over = |live: &&Live| live.has_ended && live.on_the_way == 0;
         if self.live.get(&number).filter(over).is_none() {

@@ -1,8 +1,7 @@
-//! The steps of a trace: open the database, load it, run with a recorder, and name the places that
-//! were accessed.
+//! Makes a trace in four steps: it opens the database, loads it, runs it with a recorder, and names the places that
+//! verbs accessed.
 //!
-//! Invariant: the run equals the run of `tarn sim --no-verify`: the same phases and the same random
-//! draws.
+//! Invariant: the run has the same phases and the same random draws as the run of `tarn sim --no-verify`.
 
 use super::recorder::Recorder;
 use super::{Shape, Trace, Wanted, places};
@@ -14,10 +13,10 @@ use std::time::Instant;
 use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
-/// Runs `plan`'s measured phase, omits the verification phase, and keeps the wanted transactions.
+/// Runs the measured phase of `plan` without a verification phase, and keeps the wanted transactions.
 ///
 /// # Errors
-/// A configuration that cannot be used, work that failed, or a transaction that failed.
+/// Fails if the configuration cannot be used, if a step of the run fails, or if a transaction fails.
 #[expect(clippy::disallowed_methods, reason = "says how long loading took")]
 pub fn run<W: Workload>(
     workload: W,

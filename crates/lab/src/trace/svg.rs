@@ -1,9 +1,9 @@
-//! A trace as one picture. Time runs downwards, to scale except for long gaps. The coordinator, its
-//! NIC, and each node that it contacts have a lane. An arrow shows each batch and its response.
+//! Draws a trace as one picture. Time runs downwards and is to scale, except for long gaps. The coordinator, its NIC,
+//! and each node that it contacts have a lane. An arrow shows each batch and its response.
 //!
-//! Invariant: the picture needs no other file (no script, no font, no link) and is readable in
-//! light and dark. The same trace gives the same bytes. A mark shows each place where time is not
-//! to scale.
+//! Invariant: the picture needs no other file (no script, no font, no link) and is readable on light and dark
+//! backgrounds. The same trace always gives the same bytes of SVG text. A mark shows each place where time is not to
+//! scale.
 
 use super::text::words;
 use super::{Batch, Message, Round, Trace, Transaction, Try};
@@ -20,13 +20,13 @@ const NODE_GAP: f64 = 232.0;
 const RIGHT: f64 = 226.0;
 const HEADING: f64 = 62.0;
 const LINE: f64 = 14.0;
-/// The number of letters that fit beside a node's lane.
+/// The largest number of letters that fit beside a node's lane.
 const LETTERS: usize = 34;
-/// The height of one microsecond, in pixels.
+/// The height of one microsecond in the picture, in pixels.
 const SCALE: f64 = 64.0;
-/// A longer gap between two events is drawn with this height.
+/// The largest height of a gap between two events; the picture shortens a longer gap to this height.
 const GAP_MAX: f64 = 150.0;
-/// A longer pause of the coordinator is described in words.
+/// A pause of the coordinator that is longer than this time is described in words.
 const PAUSE_NS: u64 = 100;
 /// Two events at different times are drawn at least this distance apart.
 const GAP_MIN: f64 = 3.0;
@@ -41,7 +41,7 @@ const STYLE: &str = "svg{--back:#fff;--text:#1c2024;--soft:#60646c;--rule:#c9ccd
 .tip-go{fill:var(--go)}.tip-come{fill:var(--come)}.dashed{stroke-dasharray:4 3}.box{fill:var(--go)}\
 .band{fill:var(--band)}.wait{fill:var(--wait)}.cut{stroke:var(--soft);fill:none}";
 
-/// Draws the whole trace, one transaction below the other.
+/// Draws the whole trace, and places each transaction below the previous transaction.
 pub fn draw(trace: &Trace) -> String {
     let lanes = trace.transactions.iter().map(|txn| txn.nodes().len() + txn.peers().len());
     let most = lanes.max().unwrap_or(0);
@@ -58,7 +58,7 @@ pub fn draw(trace: &Trace) -> String {
     document(width, y + 12.0, &body)
 }
 
-/// Returns an SVG document of this size with `body` as its content.
+/// Returns an SVG document with this width and height and the content `body`.
 pub(crate) fn document(width: f64, height: f64, body: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
@@ -107,7 +107,7 @@ impl<'a> Picture<'a> {
         self.scale.y(ns)
     }
 
-    /// Draws the whole transaction; returns the height at which the drawing ends.
+    /// Draws the whole transaction. Returns the height of the lower end of the drawing.
     fn draw(&self, svg: &mut String) -> f64 {
         let (head, bottom) = (self.top + 16.0, self.scale.bottom() + 10.0);
         let heading = escape(&self.txn.heading());
@@ -159,8 +159,8 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Draws the words beside the coordinator's lane; several texts at the same time stand below
-    /// one another.
+    /// Draws the words beside the coordinator's lane; if several texts have the same time, they are placed below each
+    /// other.
     fn draw_words(&self, svg: &mut String) {
         let (mut last, mut line) = (None, 0);
         for Said { ns, words, class, .. } in said(self.txn) {
@@ -280,8 +280,8 @@ fn said(txn: &Transaction) -> Vec<Said> {
     all
 }
 
-/// Returns the text lines beside a batch: one line for each verb, and one more for each verb that
-/// was refused.
+/// Returns the text lines that the drawing shows beside a batch of requests: one line for each verb, and a second
+/// line for a refused verb.
 fn labels(batch: &Batch) -> Vec<(String, &'static str)> {
     let mut lines = Vec::new();
     for verb in &batch.verbs {
@@ -297,15 +297,15 @@ fn labels(batch: &Batch) -> Vec<(String, &'static str)> {
 struct TimeScale {
     /// The time and the height of each event, in order.
     events: Vec<(u64, f64)>,
-    /// The heights at which a long gap of time is drawn shorter.
+    /// The heights of the long gaps of time that the picture shortens.
     cuts: Vec<f64>,
-    /// The height below the last label.
+    /// The height of the lower end of the last label.
     end: f64,
 }
 
 impl TimeScale {
-    /// Makes a scale that is true except for long gaps and for additional space for labels, because
-    /// the labels of one node must not overlap.
+    /// Makes a scale on which height is proportional to time, with two exceptions. The scale shortens long gaps, and
+    /// it adds space where labels of one node would overlap.
     fn of(txn: &Transaction, top: f64) -> TimeScale {
         let mut arrivals: Vec<(u64, u16, usize)> = Vec::new();
         let mut times = vec![txn.began_ns, txn.ended_ns];
@@ -333,8 +333,8 @@ impl TimeScale {
     fn through(times: &[u64], arrivals: &[(u64, u16, usize)], said: &[u64], top: f64) -> TimeScale {
         let mut scale = TimeScale { events: Vec::new(), cuts: Vec::new(), end: top };
         let (mut y, mut last) = (top, times[0]);
-        // The heights at which the labels of each node end, and at which the words at the
-        // coordinator's lane end.
+        // For each node, the height at which the node's last label ends. For the coordinator's own lane, the list has
+        // the height at which the last words end.
         let mut free: Vec<(u16, f64)> = Vec::new();
         let mut words = top - LINE;
         for &time in times {

@@ -1,5 +1,4 @@
-//! A trace drawn for a terminal of 100 columns: time runs downwards, and the coordinator and each
-//! node have a lane.
+//! Draws a trace for a terminal of 100 columns. Time runs downwards, and the coordinator and each node have a lane.
 //!
 //! ```text
 //!      µs  coordinator 3                                 M0             M1
@@ -18,11 +17,11 @@ use std::fmt::Write as _;
 const WIDTH: usize = 100;
 /// The column of the coordinator's lane.
 const LANE: usize = 10;
-/// The column of the first node's lane, and the greatest column of the last node's lane.
+/// The column of the first node's lane, and the largest possible column of the last node's lane.
 const FIRST: usize = 60;
 const LAST: usize = 97;
-/// A wait, or a delay of the coordinator by a busy processor, gets a line of its own if it takes
-/// longer than this time.
+/// A wait gets a line of its own if it takes longer than this time. The same limit holds for a delay of the
+/// coordinator by a busy processor.
 const BUSY_NS: u64 = 100;
 
 /// The rank of a line among the lines of the same time.
@@ -154,7 +153,7 @@ fn draw_try(
     let since = |ns: u64| Some(ns - txn.began_ns);
     let mut say = |at: u64, order: Order, lane: char, words: &str| {
         let mut line = Line::new(lanes, since(at), lane);
-        // Words are cut before the first node's lane.
+        // Words that would reach into the first node's lane are cut.
         let room = FIRST - LANE - 2;
         line.put(LANE + 1, &words.chars().take(room).collect::<String>());
         lines.push((at, order, line.end()));

@@ -1,11 +1,11 @@
 //! Tests of traces drawn for a terminal.
 //!
-//! Invariant checked: if a coordinator goes on before its round has ended, the drawing shows this,
-//! and does not show the thread as busy.
+//! Invariant checked: if a coordinator goes on before its round has ended, the drawing shows this event. The drawing
+//! does not show the thread as busy in this case.
 
 use super::*;
 
-/// A drawn transaction of one round that ended after 1,900 ns; the transaction's coordinator went
+/// Returns the drawing of a transaction with one round that ended after 1,900 ns. The transaction's coordinator went
 /// on at `resumed_ns`.
 fn drawn(resumed_ns: u64) -> String {
     let batch = Batch {

@@ -1,8 +1,8 @@
-//! The litmus suite: the corrected protocols pass, and every order of the small ones is explored,
-//! also with crashes.
+//! Runs the litmus suite. The corrected protocols pass all litmuses. For the protocols with few orders, the explorer
+//! tries every order, also with crashes.
 //!
-//! Invariant checked: no judge reports a violation, and each litmus also reaches its correct
-//! outcomes. The tests of the program's commands try protocols without one of their rules
+//! Invariant checked: no judge reports a violation, and the executions of each litmus reach all of its correct
+//! outcomes. Other tests, of the program's commands, run protocols without one of their rules
 //! (`crates/cli/tests/all/explore.rs`).
 
 use tarn_engine::cluster::info::ProtocolInfo;
@@ -12,8 +12,8 @@ use tarn_lab::explore::report::Sum;
 use tarn_lab::explore::run::run;
 use tarn_sim::explore::Bounds;
 
-/// The bound for items that a test does not explore completely. A number of executions gives the
-/// same result on every machine, but a number of seconds does not.
+/// The bound for items that a test does not explore completely. The bound is a number of executions instead of a
+/// time, so that the result is the same on every machine.
 const BOUNDED: Bounds = Bounds { executions: 2_000, ..Bounds::NONE };
 
 fn explored(order: &Order) -> Sum {
@@ -47,8 +47,8 @@ fn locks_in_compute_nodes_are_explored_under_both_isolations() {
             ..Order::all("lotus", variant)
         };
         let sum = explored(&order);
-        // Under snapshot isolation the explorer must find the write skew; otherwise `is_good` would
-        // report it as missing.
+        // Under snapshot isolation the explorer must find the write skew; otherwise `is_good` would return false,
+        // because an expected result is missing.
         assert!(sum.is_good() && sum.total.exhausted == litmuses.len(), "{sum}");
     }
 }

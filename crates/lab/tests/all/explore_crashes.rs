@@ -1,9 +1,9 @@
-//! Recovery in the litmus suite: backups are promoted, spares are filled, and recoveries are taken
-//! over, in orders that the explorer chooses. The final states must be correct.
+//! Tests recovery in the litmus suite. In orders that the explorer chooses, backups are promoted, spares are filled,
+//! and nodes take over recoveries of other nodes. All final states must be correct.
 //!
-//! Invariant checked: the explored executions reach the events that the suite claims to explore, by
-//! the engine's own counters. The limit is a number of executions, so that the result is the same
-//! on every machine.
+//! Invariant checked: the explored executions contain the events that the suite claims to explore. The engine's own
+//! counters show these events. The exploration stops after a number of executions, so that the result is the same on
+//! every machine.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -65,8 +65,8 @@ fn keepers_do_what_they_are_there_for() {
         ("lost-update", "2x2", FaultKind::Memory, 1, 2_000, &[Promoted][..]),
         ("intermediate-read", "2x2+1", FaultKind::Memory, 1, 200, &[Promoted, Rereplicated]),
         ("intermediate-read", "1x1", FaultKind::Compute, 2, 2_000, &[Recovered, TookOver]),
-        // In this case the recovering node is alive but presumed dead. The recovering node notices
-        // its expulsion and releases its claim, so no other node takes over the recovery.
+        // In this case of the test, the recovering node is alive but presumed dead. The recovering node notices its
+        // expulsion and releases its claim, so no other node takes over the recovery.
         ("intermediate-read", "1x1", FaultKind::Zombie, 2, 2_000, &[Recovered]),
         ("intermediate-read", "2x2", FaultKind::Memory, 2, 3_000, &[Promoted, Recovered]),
     ] {
@@ -91,8 +91,8 @@ fn a_small_litmus_is_exhausted_with_a_lost_compute_node() {
     }
 }
 
-/// The only copy of log and data is lost between a commit's last unlocks. Another transaction has
-/// already read the written values, so no client may be told that the commit was aborted.
+/// The only copy of the log and of the data is lost between the last unlocks of a commit. Another transaction has
+/// already read the written values, so no client may get the answer that this transaction was aborted.
 #[test]
 fn who_loses_the_only_copy_of_a_log_is_not_told_that_nothing_happened() {
     let order = order("ack-then-die", "1x1", FaultKind::Memory, 1);
@@ -100,7 +100,7 @@ fn who_loses_the_only_copy_of_a_log_is_not_told_that_nothing_happened() {
     assert!(explored.violations.is_empty(), "{:?}", explored.violations);
 }
 
-/// The litmuses about splits and merges really cause splits and merges.
+/// This test checks that the litmuses about splits and merges really cause splits and merges of leaves.
 #[test]
 fn trees_change_their_shape_in_the_litmuses_that_are_about_it() {
     for (litmus, shape, splits, merges) in [

@@ -1,12 +1,11 @@
-//! Locks of compute nodes while shards move and nodes die. One part of the tests uses a simulated
-//! network that loses, duplicates, delays and reorders messages. In the other part, nodes call each
-//! other directly.
+//! Tests the locks of compute nodes while shards move and nodes die. One part of the tests uses a simulated network
+//! that loses, duplicates, delays and reorders messages. In the other part of the tests, nodes call each other
+//! directly.
 //!
-//! Invariants checked: no lock ever has two writers, or a writer and a reader. A transaction counts
-//! as a holder from the moment at which it may take its commit timestamp until it releases its
-//! locks. At the end, no live node holds a lock. Every coroutine ends, on the new map if the old
-//! map was wrong. If the reply cache is omitted, a duplicated LOCK is granted twice, and the tests
-//! notice this.
+//! Invariants checked: no lock ever has two writers, or a writer and a reader. A transaction counts as a holder from
+//! the moment at which it may take its commit timestamp until it releases its locks. At the end, no live node holds a
+//! lock. Every coroutine ends, and uses the new shard map if the old map was wrong. Without the reply cache, a
+//! duplicated LOCK request is granted twice, and the tests notice this error.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -49,7 +48,7 @@ fn shard_of(key: u64) -> ShardId {
     ShardId((key % 5) as u16)
 }
 
-/// The oracle's global view of all lock holders.
+/// The oracle: a global list of all lock holders, against which the test checks each grant.
 #[derive(Default)]
 struct Oracle {
     /// For each key, the writers and readers that may have taken their timestamp, with their node's
@@ -59,7 +58,7 @@ struct Oracle {
     refused: RefCell<BTreeMap<&'static str, u32>>,
     /// The number of coroutines at work, for each node.
     at_work: [Cell<usize>; NODES as usize],
-    /// The number of coroutines that need other nodes' services but run no transaction.
+    /// The number of coroutines that run no transaction but need the services of other nodes.
     chores: Cell<u32>,
     moved: Cell<u32>,
     taken_back: Cell<u32>,
@@ -105,7 +104,7 @@ impl Oracle {
     }
 }
 
-/// A coroutine of a node; it is not polled any more once its node has died.
+/// A coroutine of a node. After the node has died, the coroutine is not polled any more.
 struct Mortal<'a> {
     inner: Coroutine<'a>,
     is_dead: Rc<Cell<bool>>,
@@ -190,7 +189,7 @@ fn stage(seed: u64, rpc: RpcConfig, transport: Transport) -> Stage {
     Stage { fabric, membership, database, nodes, contexts }
 }
 
-/// Repeatedly locks a few keys as a transaction does.
+/// Repeatedly locks and releases a few keys, in the same way as a transaction.
 async fn work(cx: Rc<Context>, oracle: &Oracle) {
     let (mut rng, slot) = (cx.port.rng(), cx.node.id.slot.0);
     let mut held = LockSet::default();
@@ -228,8 +227,8 @@ async fn work(cx: Rc<Context>, oracle: &Oracle) {
     oracle.change(slot, -1);
 }
 
-/// Moves shards of this node to other nodes, by the engine's own move. Nodes that do not know the
-/// new owner yet ask the wrong node.
+/// Moves shards of this node to other nodes, by the engine's own move. Other nodes that do not know the new owner yet
+/// send their requests to the wrong node.
 async fn move_shards(cx: Rc<Context>, stage: &Stage, oracle: &Oracle) {
     let (mut rng, own) = (cx.port.rng(), cx.node.id);
     while oracle.at_work() > 0 && stage.membership.is_member(own) {
@@ -282,7 +281,7 @@ struct Seen {
     taken_back: u32,
 }
 
-/// Runs one seed; returns the errors that the oracle found, and the counts of events.
+/// Runs the test with one seed. Returns the errors that the oracle found, and the counts of events.
 fn run(seed: u64, (rpc, transport): (RpcConfig, Transport), dies: bool, moves: bool) -> Seen {
     let stage = stage(seed, rpc, transport);
     let oracle = Oracle::default();
@@ -343,8 +342,8 @@ fn run(seed: u64, (rpc, transport): (RpcConfig, Transport), dies: bool, moves: b
     Seen { wrong, refused: oracle.refused.take(), moved, taken_back }
 }
 
-/// Returns settings in which calls are retransmitted soon, so that the run takes little virtual
-/// time.
+/// Returns settings with which nodes send unanswered requests again after a short time, so that the run takes little
+/// virtual time.
 fn hasty() -> (RpcConfig, Transport) {
     let rpc = RpcConfig {
         retransmit_after: Nanos(50_000),
@@ -354,8 +353,8 @@ fn hasty() -> (RpcConfig, Transport) {
     (rpc, Transport::Rpc)
 }
 
-/// Returns settings in which nodes call each other directly instead of sending messages, because
-/// all nodes are in one process.
+/// Returns settings with which nodes call each other directly instead of sending messages. Direct calls are possible
+/// because all nodes are in one process.
 fn called() -> (RpcConfig, Transport) {
     (hasty().0, Transport::Near)
 }
@@ -394,12 +393,11 @@ fn a_node_that_dies_takes_no_lock_along_and_leaves_none() {
     assert!(seen.contains_key("lost") && moved > 30, "{seen:?}, {moved}");
 }
 
-/// This test plants hole L8 of the paper's text.
+/// This test plants the error L8 of the paper's text in the engine: a duplicated LOCK request is granted twice.
 #[test]
 fn a_lock_that_comes_twice_and_is_granted_twice_is_noticed() {
     let planted = RpcConfig { planted_no_reply_cache: true, ..hasty().0 };
-    // The first test of this file shows that the seeds in this range find no error if the reply
-    // cache works.
+    // The first test of this file runs the same seeds with the reply cache, and finds no error.
     let mut seeds = (1..60).step_by(2);
     let noticed =
         seeds.find(|&seed| !run(seed, (planted, Transport::Rpc), false, false).wrong.is_empty());

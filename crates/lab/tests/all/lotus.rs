@@ -1,9 +1,9 @@
-//! LOTUS under random schedules: the corrected protocol keeps its promises, and without any one of
-//! its rules an error appears. Under snapshot isolation, write skew is the only anomaly.
+//! Tests LOTUS under random schedules. The corrected protocol keeps its promises, and if one of its rules is removed,
+//! an error appears. Under snapshot isolation, write skew is the only anomaly.
 //!
-//! Invariant checked: every switch is planted here, or this file states why it is not. A seed shows
-//! each bug. A change of the engine gives seeds other schedules, so each test also tries some seeds
-//! after the listed seed.
+//! Invariant checked: each rule of LOTUS is removed here, or this file states why it is not. For each removed rule, a
+//! seed shows the error. A change of the engine gives seeds other schedules, so each test also tries some seeds after
+//! the listed seed.
 
 use tarn_check::{Isolation, check};
 use tarn_engine::protocol::ALL;
@@ -11,7 +11,7 @@ use tarn_engine::services::Planted;
 use tarn_lab::schedules::Subject;
 use tarn_lab::schedules::run::{Ran, run_seed};
 
-/// The number of seeds, from the listed seed on, within which a bug must appear.
+/// The number of seeds, counted from the listed seed, among which one seed must show the error.
 const WITHIN: u64 = 40;
 
 /// A rule that is removed, a seed that shows the error, and a description of the error.
@@ -28,8 +28,8 @@ const PLANTED: &[(&str, u64, &str)] = &[
     ("drop-at-grant", 15, "a version table used that its node's own writer changes (L6)"),
 ];
 
-/// Rules whose absence no seed shows: the number of seeds that were tried, and the events that an
-/// error would need.
+/// Rules for which no seed shows an error when the rule is removed. The text states the number of seeds that were
+/// tried, and the events that an error would need.
 const NOT_SHOWN: &[(&str, &str)] = &[
     (
         "backups-first",
@@ -61,7 +61,7 @@ const NOT_SHOWN: &[(&str, &str)] = &[
     ("await-survivors", "6,000: a write is on its way for as long as a recovery takes"),
 ];
 
-/// Switches that change only the cost.
+/// Rules that change only the cost of the protocol, and not its correctness.
 const HARMLESS: &[&str] = &["newest-in-sr", "version-cache", "locks-apart"];
 
 fn ran(variant: &str, seed: u64) -> Ran {
@@ -96,7 +96,8 @@ fn every_rule_that_is_taken_away_is_missed_or_says_why_not() {
     }
 }
 
-/// This test plants holes L11 and L17 of the paper's text.
+/// This test plants the errors L11 and L17 of the paper's text in the engine: two ways to move shards without the
+/// necessary care.
 #[test]
 fn a_move_that_takes_no_care_is_missed() {
     let bugs = [
@@ -125,10 +126,10 @@ fn shards_move_in_many_seeds_and_some_moves_do_not_come_about() {
     assert!(sum(|it| it.incidents.moves.dropped) > 10, "dropped half-way");
 }
 
-/// The seeds include those that once failed. In some failed runs an insert's slot had no log, or a
-/// snapshot missed transactions which had ended before. In other failed runs no node opened some
-/// shards, or an expelled node waited for replies. In one failed run a recovery waited for a
-/// timestamp of a dead memory node. In one failed run shards moved for ever.
+/// The seeds include seeds that once failed. In some failed runs the slot of an insert had no log, or a snapshot
+/// missed transactions which had ended before the snapshot. In other failed runs no node opened some shards, or an
+/// expelled node waited for replies. In one failed run a recovery waited for a timestamp of a dead memory node. In
+/// one failed run shards moved for ever.
 #[test]
 fn lotus_is_strictly_serializable_whoever_dies() {
     let mut memory_nodes = 0;
@@ -141,8 +142,8 @@ fn lotus_is_strictly_serializable_whoever_dies() {
     assert!(memory_nodes > 2, "{memory_nodes} memory nodes died");
 }
 
-/// The seeds include one that once failed: a leaf's slot was treated as a link, which is written
-/// forward in either outcome.
+/// The seeds include a seed that once failed. In the run of this seed, the engine treated a leaf's slot as a link. A
+/// link gets its new value even if the transaction is aborted.
 #[test]
 fn orders_that_come_and_go_under_lotus_leave_entries_and_records_the_same_whoever_dies() {
     let subject = Subject { workload: Some("tpcc".into()), ..Subject::of("lotus", "corrected") };

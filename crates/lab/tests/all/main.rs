@@ -1,7 +1,7 @@
-//! The tests of the laboratory, in one program.
+//! Contains all integration tests of the laboratory, which form one program.
 //!
-//! Invariant: no test file depends on another file or on running alone. Each test writes its files
-//! to a folder of its own.
+//! Invariant: no test file depends on another test file, and tests may run at the same time. Each test writes its
+//! files to a folder of its own.
 
 mod explore;
 mod explore_crashes;

@@ -1,4 +1,4 @@
-//! Tests of a published figure on a tiny scale.
+//! Tests the reproduction of a published figure at a very small scale.
 //!
 //! Invariant checked: a report has a row for every published value. The report's figures depend
 //! only on scale and seed. A measured transaction sends the same verbs as the public code.
@@ -10,7 +10,7 @@ use tarn_lab::reproduce::figure::Figure;
 use tarn_lab::reproduce::report::Reproduction;
 use tarn_lab::reproduce::row::{Row, Verdict};
 
-/// Runs a figure in one or two seconds.
+/// Runs a figure at a scale that takes one or two seconds.
 fn tiny(seed: u64) -> Reproduction {
     let coordinators = vec![9, 45];
     let (sizes, virtual_ms, warm_up_ms) = (vec![20_000], 1.0, 0.5);
@@ -30,7 +30,7 @@ fn a_tiny_figure_has_every_row_and_the_verbs_of_the_public_code() {
     assert_eq!(report.series.len(), 7);
     for sent in &report.verbs {
         let off = sent.simulated / sent.counted;
-        // A thousand random transactions do not have exactly the shares of the mix.
+        // The tolerance is needed because a thousand random transactions do not have exactly the shares of the mix.
         assert!((0.93..1.07).contains(&off), "{sent:?}");
     }
     let kinds: Vec<&str> = report.verbs.iter().map(|sent| sent.verb).collect();
@@ -39,7 +39,7 @@ fn a_tiny_figure_has_every_row_and_the_verbs_of_the_public_code() {
         let series = report.series(name).expect("a series");
         assert!(!series.is_safe);
         assert_eq!(series.history, "not checked: unsafe variant");
-        // The remaining CAS verbs release locks after aborts.
+        // A small number of CAS verbs remains, because aborted transactions release their locks with CAS.
         assert!(series.points.iter().all(|point| point.verbs_of("cas") < 0.05), "{series}");
     }
     for system in ["FORD, stock buckets", "FORD, sized buckets"] {
@@ -49,7 +49,7 @@ fn a_tiny_figure_has_every_row_and_the_verbs_of_the_public_code() {
         let peak = row(&report, &format!("{system}: peak, M transactions/s"));
         assert!(peak.why.contains("nic pipeline of memory node 1"), "{peak}");
     }
-    // The times of the software are charged only to its own series, and make every transaction
+    // The charges for a system's software change only the series of this system, and make each of its transactions
     // longer.
     let of = |name| report.series(name).expect("a series");
     let (bare, charged) = (of("FORD, stock buckets"), of("FORD, stock buckets, its software"));
@@ -59,16 +59,16 @@ fn a_tiny_figure_has_every_row_and_the_verbs_of_the_public_code() {
     assert!(after.shortest_us() < bare.shortest_us(), "{bare}{after}");
     let motor = row(&report, "Motor: without CAS, M transactions/s");
     assert_eq!((motor.verdict, motor.simulated), (Verdict::NotSimulated, None));
-    // Stock buckets read more data, and so their throughput is lower. A system whose records are
-    // spread over three nodes has a higher throughput.
+    // With the stock buckets (the bucket shape of FORD's public code), transactions read more data, so the throughput
+    // is lower. A system whose records are spread over three nodes has a higher throughput.
     let peak =
         |name| report.series(name).and_then(|it| it.peak()).expect("points").throughput_per_s;
     assert!(peak("FORD, stock buckets") < peak("FORD, sized buckets"));
     assert!(peak("FORD, sized buckets") < peak("FORD, sized, hash placement"));
 }
 
-/// A plan over warehouses has rows only where both published sizes were run, and 80 warehouses take
-/// too long for a test. So this test checks the points instead of the rows.
+/// The rows of this figure need runs on both published numbers of warehouses, and a run on 80 warehouses takes too
+/// long for a test. So this test checks the points instead of the rows.
 #[test]
 fn a_figure_over_warehouses_has_a_point_for_each_and_gives_up_what_its_system_does() {
     let (sizes, coordinators) = (vec![1, 2], vec![16]);
@@ -88,7 +88,7 @@ fn a_figure_over_warehouses_has_a_point_for_each_and_gives_up_what_its_system_do
         assert_eq!(gives_up, series.name.starts_with("FORD"), "{series}");
         assert!(series.saturation().is_none(), "{series}");
     }
-    // The same coordinators conflict less often on more warehouses; older hardware is slower.
+    // The same number of coordinators conflicts less often on more warehouses, and older hardware is slower.
     let at = |name: &str, size| {
         let series = report.series(name).expect("a series");
         series.at(size).expect("a point").clone()

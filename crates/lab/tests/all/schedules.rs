@@ -1,7 +1,7 @@
-//! Random schedules: the corrected engine passes, and the schedules reach all of its phases.
+//! Tests random schedules. The corrected engine passes, and the schedules reach all phases of its protocols.
 //!
-//! Invariant checked: a sum over seeds does not depend on the number of jobs. The tests of the
-//! program's commands try planted bugs (`crates/cli/tests/all/schedules.rs`).
+//! Invariant checked: the sum of the results of many seeds does not depend on the number of jobs. Other tests, of the
+//! program's commands, run planted bugs (`crates/cli/tests/all/schedules.rs`).
 
 use tarn_engine::cluster::info::{Only, ProtocolInfo};
 use tarn_engine::protocol::ALL;
@@ -23,10 +23,10 @@ fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
     sum
 }
 
-/// The phases that a thousand seeds do not reach. LOTUS aborts for a write conflict only under
-/// snapshot isolation, and very rarely for a changed bucket. No DSLR node dies in a way that makes
-/// another node ask for a transaction's outcome. DSLR's lock words are set back only where their
-/// counts are narrow ([`tickets_are_served_in_turn_and_words_are_set_back`]).
+/// The protocol phases and reasons to abort that a thousand seeds do not reach. LOTUS aborts because of a write
+/// conflict only under snapshot isolation, and very rarely because of a changed bucket. With DSLR, no node dies in a
+/// way that makes another node ask for a transaction's outcome. DSLR resets its lock words only if their counters
+/// have few bits ([`tickets_are_served_in_turn_and_words_are_set_back`]).
 const NOT_REACHED: &[(&str, &[&str])] =
     &[("lotus", &["write_conflict"]), ("dslr", &["resolve", "set_back"])];
 
@@ -44,7 +44,7 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     assert_eq!((sum.seeds_run, sum.seeds_passed), (1_000, 1_000));
     let rare = NOT_REACHED.iter().find(|(protocol, _)| *protocol == info.name);
     assert_eq!(sum.not_reached, rare.map_or(&[][..], |(_, names)| names), "{sum}");
-    // A phase that this variant lacks is reached in the variant that has it.
+    // If this variant lacks a phase, the report names another variant in which a seed reaches this phase.
     let elsewhere = info.limits.iter().filter(|limit| matches!(limit.only, Only::InVariant(_)));
     for limit in elsewhere.clone() {
         assert!(sum.elsewhere[limit.phase].count > 0, "{sum}");
@@ -67,9 +67,9 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     assert!(sum.incidents.calls.replied > 0 && sum.incidents.calls.retransmissions > 0, "{sum}");
 }
 
-/// Only one seed of twenty-six thousand shows this error. The error needs a reader whose clock
-/// almost stands still, beside a writer. The error appears only in the few lease windows that are
-/// short enough to be trusted and long enough to matter.
+/// Only one seed of twenty-six thousand shows this error. The error needs a reader whose clock almost stands still,
+/// and a writer that changes the same record. The error appears only in a few lease windows: the window must be short
+/// enough to be trusted, and long enough to be wrong.
 #[test]
 fn clocks_beyond_what_is_believed_of_them_are_noticed() {
     let oocc = Subject::of("oocc", "corrected");
@@ -89,8 +89,8 @@ fn clocks_beyond_what_is_believed_of_them_are_noticed() {
     }
 }
 
-/// Only one seed of five thousand shows this error. A writer dies after its leaf was written on one
-/// node, and before any part of its record was written on another node.
+/// Only one seed of five thousand shows this error. The error needs a writer that dies after it wrote a leaf on one
+/// node, but before it wrote the record on another node.
 #[test]
 fn who_changes_leaves_that_name_nobody_leaves_marks() {
     for variant in ["corrected", "corrected,-mark-decided"] {
@@ -108,8 +108,8 @@ fn who_changes_leaves_that_name_nobody_leaves_marks() {
     }
 }
 
-/// The monitor notices such clocks thousands of seeds before a history shows an error, and it
-/// reports no clock that keeps its promised error bound.
+/// The clock monitor notices wrong clocks thousands of seeds before a history shows an error. The monitor reports no
+/// clock that keeps its promised error bound.
 #[test]
 fn the_monitor_notices_clocks_that_run_off_before_a_reader_sees_it() {
     let oocc = Subject::of("oocc", "corrected");
@@ -125,7 +125,7 @@ fn leases_change_while_readers_trust_them() {
     let sum = sum(&Subject::of("oocc", "corrected"), 1_000, 2);
     assert_eq!(sum.failed, None, "{sum}");
     assert!(sum.incidents.lease_changes.begun > 10_000, "{sum}");
-    // Managers adjusted the leases from the measured durations of transactions.
+    // In these runs, managers adjusted the lease lengths from the measured durations of transactions.
     assert!(
         sum.incidents.lease_changes.adjusted > 500
             && sum.incidents.lease_changes.adjust_longest_ns > 0,
@@ -155,7 +155,7 @@ fn tickets_are_served_in_turn_and_words_are_set_back() {
         let reached = |name: &str| !sum.not_reached.contains(&name);
         assert!(["wait_turn", "pass_on"].into_iter().all(reached), "{phases:?}");
         assert_eq!(reached("set_back"), variant.ends_with("-wide-counts"), "{phases:?}");
-        // The protocol promises to survive none of these faults, so the schedules inject none.
+        // The protocol does not promise to survive these faults, so the schedules inject none of them.
         assert_eq!(
             (sum.faults.crashes, sum.faults.memory_nodes, sum.incidents.dropped),
             (0, 0, 0),

@@ -1,10 +1,10 @@
-//! The timestamp service in virtual time: one service serves, and other services stand by. The
-//! serving service crashes, or it is expelled and continues to answer.
+//! Tests the timestamp service in virtual time. One service gives timestamps, and other services wait to replace it.
+//! The active service crashes, or it is expelled and continues to answer.
 //!
-//! Invariant checked: every two requests keep the promise at the head of `timestamp/mod.rs` of the
-//! engine, if one was answered before the other was made. The promise does not depend on the
-//! services that answered these requests. The test finds two planted errors: a service that
-//! restarts its count, and clients that accept the answers of any service.
+//! Invariant checked: any two requests keep the promise at the top of the engine's `timestamp/mod.rs`, if the first
+//! was answered before the second was made. The promise does not depend on the services that answered these requests.
+//! The test must find two planted errors: a service that restarts its count, and clients that accept the answers of
+//! any service.
 
 use rand::RngExt as _;
 use std::cell::{Cell, RefCell};
@@ -40,12 +40,12 @@ const COROUTINES: usize = 3;
 const REQUESTS: usize = 40;
 /// The number of cores of a service.
 const CORES: u16 = 2;
-/// The interval at which the driver decides whether a service is to die.
+/// The interval at which the test's driver decides whether the active service dies.
 const STEP: Nanos = Nanos(20_000);
-/// The virtual time after which a run counts as one that never ends.
+/// The virtual time after which the test reports that a run never ends.
 const PATIENCE: Nanos = Nanos(200_000_000);
 
-/// The planted errors.
+/// The errors that a test plants in the services and in the clients.
 #[derive(Clone, Copy, Default)]
 struct Planted {
     service: bool,
@@ -68,8 +68,8 @@ struct Service {
     id: NodeId,
     node: ServiceNode,
     service: StampService,
-    /// While this flag is true, the service renews its bound and notices its expulsion. The
-    /// service's cores answer requests in either case.
+    /// While this flag is true, the service extends its range of timestamps, and stops when it is expelled. The
+    /// service's cores answer requests even if the flag is false.
     minds: Rc<Cell<bool>>,
 }
 
@@ -102,7 +102,7 @@ fn join(database: &Arc<Database>, slot: usize) -> Arc<ComputeNode> {
     Arc::new(ComputeNode::new(Arc::clone(database), id))
 }
 
-/// Starts a service that serves as soon as no other service serves.
+/// Starts a timestamp service, which becomes active as soon as no other service is active.
 fn begin_service(
     (fabric, database): (&SimFabric, &Arc<Database>),
     scheduler: &mut Scheduler<'_>,
@@ -110,7 +110,7 @@ fn begin_service(
 ) -> Service {
     let cores = Cores { datagrams_a_poll: 4, ..Cores::new(NodeKind::Timestamp, CORES) };
     let node = ServiceNode::new(fabric, cores).expect("a node");
-    // The window is small, so that the service extends it many times.
+    // The service's window of timestamps is small, so that the service extends the window many times.
     let config = ServiceConfig { window: 64, planted_unfenced: planted.service };
     let service = StampService::new(config);
     node.register(STAMP, |port| service.handler(port));
@@ -131,7 +131,7 @@ fn begin_service(
     Service { id, node, service, minds }
 }
 
-/// Makes requests. If `waits` is true, the client takes an answer only after the answer's timestamp
+/// Requests timestamps repeatedly. If `waits` is true, the client takes an answer only after the answer's timestamp
 /// is in the past.
 async fn client(
     (cx, waits): (Rc<Context>, bool),
@@ -158,7 +158,7 @@ async fn client(
     left.set(left.get() - 1);
 }
 
-/// Returns the first broken promise among these requests, if one is broken.
+/// Describes the first two requests that break the promise, if any requests break it.
 fn judge(all: &[Asked]) -> Result<(), String> {
     for (index, later) in all.iter().enumerate() {
         if later.commits && later.given <= later.known {
@@ -179,7 +179,8 @@ fn judge(all: &[Asked]) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs one seed; returns the number of services that served, and the error, if one was found.
+/// Runs the test with one seed. Returns the number of services that gave timestamps, and the error, if the test found
+/// one.
 fn play(seed: u64, planted: Planted, clocks: bool) -> (usize, Result<(), String>) {
     let (fabric, database) = cluster(seed);
     let mut scheduler = Scheduler::new(&fabric);
@@ -221,8 +222,8 @@ fn play(seed: u64, planted: Planted, clocks: bool) -> (usize, Result<(), String>
         let serving = services.iter().find(|it| now == Some(it.id) && it.service.serves());
         if let Some(service) = serving.filter(|_| served < SERVICES && rng.random_range(0..8) == 0)
         {
-            // Either the service crashes, or its node is cut off from all nodes except those that
-            // send it requests.
+            // The service crashes, or its node is cut off from all other nodes except the nodes that send it
+            // requests.
             service.minds.set(false);
             if rng.random_bool(0.5) {
                 service.node.stop();

@@ -1,7 +1,6 @@
-//! Drawings of traces with features that no present run produces: messages, an unknown outcome, and
-//! many nodes.
+//! Tests drawings of traces with features that no current run produces: messages, an unknown outcome, and many nodes.
 //!
-//! Invariant: for any trace, the text stays within 100 columns and omits no part of the trace.
+//! Invariant: for every trace, the drawing as text has at most 100 columns and omits no part of the trace.
 
 use tarn_fabric::address::Address;
 use tarn_lab::trace::{

@@ -1,7 +1,8 @@
 //! Actors: a coroutine, its thread, and the event after which the coroutine may start.
 //!
-//! Invariant: a coroutine is a function of its observations: the results of its rounds, its messages,
-//! and the digests of registered objects. A coroutine keeps nothing from one execution to the next.
+//! Invariant: the state of a coroutine is a function of its observations. The coroutine observes the
+//! results of its rounds, its messages, and the digests of registered objects. A coroutine keeps
+//! nothing from one execution to the next.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,8 +10,8 @@ use tarn_fabric::address::{NodeId, NodeSlot};
 
 pub(crate) type Coroutine = Pin<Box<dyn Future<Output = ()>>>;
 
-/// One coroutine of a model. Coroutines of one compute node share its local memory, so the order in
-/// which they are polled is a choice.
+/// One coroutine of a model. Coroutines of one compute node share its local memory, so the explorer
+/// chooses the order in which they are polled.
 pub struct Actor {
     pub(crate) name: String,
     pub(crate) node: NodeId,
@@ -33,15 +34,15 @@ impl Actor {
         Actor { name: name.into(), node, thread, trigger: None, is_spared: false, coroutine }
     }
 
-    /// Makes the actor start only after this event.
+    /// Makes the actor start only after the event `trigger`.
     #[must_use]
     pub fn after(mut self, trigger: Trigger) -> Actor {
         self.trigger = Some(trigger);
         self
     }
 
-    /// Spares the actor's compute node: the node neither dies nor is declared dead, whatever the budget
-    /// of faults.
+    /// Protects the actor's compute node from faults: the node neither dies nor is declared dead,
+    /// whatever the budget of faults.
     #[must_use]
     pub fn spared(mut self) -> Actor {
         self.is_spared = true;
@@ -69,6 +70,6 @@ pub enum Fault {
     MemoryDied(NodeSlot),
     /// A datagram was lost on its way to this node.
     MessageLost(NodeSlot),
-    /// A datagram to this node arrives a second time.
+    /// A datagram to this node will arrive a second time.
     MessageDoubled(NodeSlot),
 }

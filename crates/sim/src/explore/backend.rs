@@ -1,9 +1,9 @@
 //! The access of one thread to the explored cluster.
 //!
 //! Invariant: while a coroutine is polled, its rounds are in flight until the scheduler lands them.
-//! Outside of a poll (during loading, building, judging) rounds are executed immediately. The time that
-//! a coroutine sees is a function of its own past: `now` counts the coroutine's calls, and a sleep ends
-//! immediately.
+//! Outside of a poll (while a model loads, builds or judges) the explorer executes rounds
+//! immediately. The time that a coroutine sees is a function of its own past: `now` counts the
+//! coroutine's calls, and a sleep ends immediately.
 
 use super::flight::Interest;
 use super::hash::{chain, mix, of_bytes};
@@ -103,7 +103,8 @@ impl Backend for ExploreBackend {
         if machine.flights.get(index).is_done() {
             return Posted::Done(outcome(fetch(machine, index, round)));
         }
-        // The caller's own round is now in flight. In exchange the caller gets an idle round.
+        // The caller's own round is now in flight. Until the round is done, the caller holds an idle
+        // round in its place.
         round.ticket = ticket;
         machine.flights.get_mut(index).is_waited_for = true;
         machine.polled.waits = true;
@@ -132,8 +133,8 @@ impl Backend for ExploreBackend {
         let Some(index) = machine.flights.find(round.ticket) else { return };
         let sequence = machine.sequence;
         machine.flights.get_mut(index).give_up(round, sequence);
-        // The abandoned round may be the only round for which the coroutine waited in this poll. If it
-        // is the only one, the poll waits for no event any more.
+        // The abandoned round may be the only round for which the coroutine waited in this poll. If
+        // no other round is waited for, the poll waits for no event any more.
         machine.polled.waits &= machine.flights.is_anything_waited_for(machine.current);
         if machine.is_detached || machine.flights.get(index).is_done() {
             machine.flights.end(index);
@@ -222,8 +223,8 @@ impl Backend for ExploreBackend {
         ClockInterval { earliest: Nanos(0), latest: Nanos(u64::MAX) }
     }
 
-    /// Clocks do not drift in an exploration. The explorer chooses whether a window is found shorter
-    /// than its lease, and this choice covers all drift.
+    /// Clocks do not drift in an exploration. The explorer chooses whether an actor finds a window
+    /// shorter than its lease. This choice covers every drift that clocks may have.
     fn drift(&self) -> Drift {
         Drift::ONE_CLOCK
     }
@@ -278,7 +279,8 @@ impl Backend for ExploreBackend {
 
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
         for count in 0..budget {
-            // The sink may send a datagram, so no borrow of the machine is held while the sink runs.
+            // The sink may send a datagram, and sending borrows the machine. So this function holds
+            // no borrow of the machine while the sink runs.
             let taken = {
                 let machine = &mut *self.world.machine.borrow_mut();
                 let taken = machine.messages.take(self.endpoint());

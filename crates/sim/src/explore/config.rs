@@ -1,15 +1,15 @@
 //! The configuration of an exploration: the cluster's shape, the faults that may happen, and the
 //! bounds.
 //!
-//! Invariant: an impossible configuration is refused. The error names the field, its value and the
-//! allowed values. No field is a probability. The explorer tries every fault that a budget allows at
-//! every step.
+//! Invariant: the explorer refuses an impossible configuration. The error for an impossible
+//! configuration names the field, its value and the allowed values. No field of the configuration is
+//! a probability. The explorer tries every fault that a budget allows at every step.
 
 use crate::config::ConfigError;
 use tarn_fabric::address::LINE_BYTES;
 
 /// The largest memory of a group at one node, in bytes. The explorer keeps the whole memory of each
-/// group on this machine.
+/// group in the memory of the machine that runs it.
 pub const GROUP_BYTES_MAX: u64 = 64 << 20;
 
 /// The shape of an explored cluster, and the limits of its exploration.
@@ -20,8 +20,8 @@ pub struct ExploreConfig {
     /// The number of copies of each group. Replica `i` of group `g` is at node
     /// `(g + i) mod memory_nodes`.
     pub replicas: usize,
-    /// The number of empty memory nodes after the other memory nodes. Each empty node has room for
-    /// every group.
+    /// The number of spare memory nodes, whose slots follow the slots of the other memory nodes. Each
+    /// spare node is empty and has room for every group.
     pub spares: usize,
     /// The number of compute nodes.
     pub compute_nodes: usize,
@@ -34,10 +34,11 @@ pub struct ExploreConfig {
     pub bounds: Bounds,
     /// The orders that are omitted because they would show nothing new.
     pub reduction: Reduction,
-    /// The number of executions in arbitrary order that run first. These executions find out which
-    /// lines are shared.
+    /// The number of executions in arbitrary order that run first. From these executions the explorer
+    /// learns which lines several actors share.
     pub scouts: u64,
-    /// How often a coroutine is polled again without news when it waits for nothing in particular.
+    /// How often a coroutine that waits for no event is polled again although nothing new has
+    /// happened.
     pub idle_polls: u32,
     /// Like `idle_polls`, for a coroutine that slept. A coroutine that slept may have learned something
     /// from its clock.
@@ -95,8 +96,8 @@ const NODES_MAX: usize = 64;
 /// The number of faults that one execution may have. Each fault may happen at any step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultBudget {
-    /// The number of compute nodes that die. A dead node is never polled again. The verbs that it
-    /// posted may land until its access is revoked, or may never land.
+    /// The number of compute nodes that die. A dead node is never polled again. The verbs that the
+    /// dead node posted may still land until its access is revoked, or may never land.
     pub compute: u32,
     /// The number of compute nodes that are declared dead and continue to run.
     pub zombie: u32,
@@ -114,8 +115,9 @@ impl FaultBudget {
         FaultBudget { compute: 0, zombie: 0, memory: 0, messages_lost: 0, messages_doubled: 0 };
 }
 
-/// The bounds at which the exploration stops early. The caller must enforce a bound in wall-clock time.
-/// The explorer tells the caller of its progress, and the caller may end the exploration.
+/// The bounds at which the exploration stops early. The exploration itself has no bound on wall-clock
+/// time, so the caller must enforce such a bound. The explorer tells the caller of its progress, and
+/// the caller may end the exploration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
     /// The largest number of executions.
@@ -139,21 +141,21 @@ impl Bounds {
 /// `docs/design/0011-explorer.md` has the arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
-    /// Accesses to private lines land immediately, a start is taken together with the first landing,
-    /// sleep sets are used, and each state is explored once.
+    /// Accesses to private lines land immediately. The explorer takes a start together with the first
+    /// landing. The explorer uses sleep sets, and explores each state once.
     Full,
-    /// Each state is explored once. No other reduction is used, so every transition is a choice in
-    /// every state.
+    /// The explorer explores each state once. No other reduction is used, so every transition is a
+    /// choice in every state.
     States,
-    /// Every transition is a choice in every state, and no state is remembered. Tests of the other
-    /// reductions use this value.
+    /// Every transition is a choice in every state, and the explorer remembers no state. Tests of the
+    /// other reductions use this value.
     None,
     /// Like `Full`, but with a planted mistake, which the tests must notice.
     Planted(Planted),
 }
 
 impl Reduction {
-    /// Returns whether the reduction omits more than the states that were already seen.
+    /// Returns whether the reduction omits transitions, in addition to states that were already seen.
     pub(crate) fn reduces(self) -> bool {
         matches!(self, Reduction::Full | Reduction::Planted(_))
     }
@@ -163,28 +165,29 @@ impl Reduction {
     }
 }
 
-/// Mistakes that a comparison with plain enumeration must notice.
+/// Planted mistakes in the reductions. A comparison with plain enumeration must notice each of these
+/// mistakes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
     /// Planted mistake: two accesses to the same line count as independent.
     LinesForgotten,
-    /// Planted mistake: the state omits data that a READ has fetched and that its coroutine has not
-    /// looked at yet.
+    /// Planted mistake: the digest of a state omits data that a READ has fetched and that its
+    /// coroutine has not read yet.
     SeenForgotten,
-    /// Planted mistake: the state omits whether a transaction began after another transaction's end,
-    /// and the order of these two events is no choice.
+    /// Planted mistake: the digest of a state omits whether a transaction began after another
+    /// transaction's end. The explorer also does not choose the order of these two events.
     OrderForgotten,
     /// Planted mistake: writes of a node that may die land immediately if only the judge and the node
     /// itself read them.
     DeathsForgotten,
-    /// Planted mistake: accesses to private lines land immediately although their round may still be
-    /// refused.
+    /// Planted mistake: accesses to private lines land immediately, even if a memory node may still
+    /// refuse their round.
     RefusalsForgotten,
     /// Planted mistake: after a start, an access of the actor's rounds lands next, although the start
     /// has ended a transaction.
     EndsForgotten,
     /// Planted mistake: an actor's WRITE that overtakes the actor's own accesses on a private line
-    /// lands as soon as it is allowed.
+    /// lands as soon as the contract allows it.
     OvertakingForgotten,
     /// Planted mistake: a detached round lands immediately on private lines although its actor may ask
     /// whether the round is done.
@@ -192,36 +195,37 @@ pub enum Planted {
     /// Planted mistake: lines count as private during the whole exploration, whichever actors touch
     /// them.
     SharingForgotten,
-    /// Planted mistake: an actor that has ended counts as one that touches nothing any more, even if it
-    /// has a round in flight.
+    /// Planted mistake: an actor that has ended counts as an actor that touches no line any more,
+    /// even if it has a round in flight.
     LeftoversForgotten,
     /// Planted mistake: a coroutine that shares its local memory with no other coroutine is polled
     /// immediately, even if other coroutines change the registered objects that it sees.
     ObjectsForgotten,
-    /// Planted mistake: the state omits the rounds in flight of actors that have ended.
+    /// Planted mistake: the digest of a state omits the rounds in flight of actors that have ended.
     RemainsForgotten,
     /// Planted mistake: two polls that access the same part of a compute node's local memory count as
     /// independent.
     PartsForgotten,
-    /// Planted mistake: the state omits the contents of the part of local memory that a coroutine has
-    /// seen.
+    /// Planted mistake: the digest of a state omits the contents of the part of local memory that a
+    /// coroutine has seen.
     ToldForgotten,
-    /// Planted mistake: steps of windows and waits count as independent.
+    /// Planted mistake: the explorer treats all steps of windows and waits as independent.
     TimeForgotten,
-    /// Planted mistake: windows open immediately, whichever actors begin waits.
+    /// Planted mistake: windows open immediately, even if other actors may begin waits.
     WaitersForgotten,
     /// Planted mistake: after a start, an access of the actor's rounds lands next, although the start
     /// has begun a wait.
     BeginningsMoved,
-    /// Planted mistake: the state omits which chain of waits a window has seen.
+    /// Planted mistake: the digest of a state omits the chain of waits that a window has seen.
     ChainsForgotten,
-    /// Planted mistake: the state omits which windows were open when a wait began.
+    /// Planted mistake: the digest of a state omits the windows that were open when a wait began.
     OpenForgotten,
-    /// Planted mistake: a window may be found shorter than its lease, whichever waits it has seen.
+    /// Planted mistake: an actor may find a window shorter than its lease, whichever waits happened
+    /// within the window.
     WaitsForgotten,
-    /// Planted mistake: a wait counts in a window that opened after the wait began.
+    /// Planted mistake: the explorer counts a wait in a window that opened after the wait began.
     BeginningsForgotten,
-    /// Planted mistake: the lengths of parallel waits are added up.
+    /// Planted mistake: the explorer adds up the lengths of waits that overlap.
     OverlapsForgotten,
     /// Planted mistake: a READ that is executed because nothing else can happen counts as independent
     /// of the steps of other actors.

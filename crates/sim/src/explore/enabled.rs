@@ -1,9 +1,9 @@
 //! The transitions that may happen next.
 //!
-//! Invariant: [`Machine::enabled`] lists every transition that the contract and the budgets allow. The
-//! order of the list depends only on the execution so far. [`Machine::at_once`] and
-//! [`Machine::choices`] omit only some orders, and `docs/design/0011-explorer.md` shows why these
-//! orders need not be explored.
+//! Invariant: [`Machine::enabled`] lists every transition that the contract and the budgets allow.
+//! The order of the list depends only on the execution so far. [`Machine::at_once`] and
+//! [`Machine::choices`] omit some of these transitions. `docs/design/0011-explorer.md` shows why the
+//! omitted orders need not be explored.
 
 use super::actor::Trigger;
 use super::config::Planted;
@@ -68,7 +68,8 @@ impl Machine {
         self.stalled_pieces(list);
     }
 
-    /// Calls `each` for the pieces of the actor's rounds, from round number `from` on.
+    /// Calls `each` for the pieces of the actor's rounds that may land. Rounds with numbers below
+    /// `from` are omitted.
     pub(crate) fn forced_pieces(&self, actor: u8, from: u32, mut each: impl FnMut(Transition)) {
         for &index in &self.flights.live {
             let flight = self.flights.get(index);
@@ -78,8 +79,8 @@ impl Machine {
         }
     }
 
-    /// Returns whether nothing important can happen any more: only faults, pieces of dead nodes, and
-    /// starts whose trigger has not happened remain.
+    /// Returns whether the execution is over. An execution is over if only faults, pieces of dead
+    /// nodes, and starts whose trigger has not happened remain.
     pub(crate) fn is_over(&self, enabled: &[Transition]) -> bool {
         enabled.iter().all(|transition| match *transition {
             Transition::Piece { actor, .. } => self.life_of(actor).is_dead,
@@ -120,8 +121,8 @@ impl Machine {
         });
     }
 
-    /// If nothing else can happen, lists the READs that watch an unchanged word. One of these READs may
-    /// be told that time has passed.
+    /// If nothing else can happen, lists the READs that watch an unchanged word. When the explorer
+    /// executes such a READ, the READ's coroutine learns that time has passed.
     fn stalled_pieces(&self, list: &mut Vec<Transition>) {
         if !self.is_over(list) {
             return;
@@ -135,14 +136,14 @@ impl Machine {
         }
     }
 
-    /// Returns whether a verb watches a word that has not changed.
+    /// Returns whether a verb is a READ that watches a word that has not changed.
     pub(crate) fn watches_in_vain(&self, verb: &Verb) -> bool {
         let place = || self.memory.place(verb.target, 8).expect("checked when posted");
         verb.has(Verb::WATCHES) && self.memory.word(place()) == verb.expected
     }
 
-    /// Calls `each` for all pieces that may land next. The last argument says whether the piece watches
-    /// a word that has not changed.
+    /// Calls `each` for all pieces of a flight that may land next. The last argument says whether the
+    /// piece watches a word that has not changed.
     pub(crate) fn all_pieces(&self, index: u32, mut each: impl FnMut(Transition, Place, bool)) {
         let flight = self.flights.get(index);
         let (actor, round) = (flight.actor, flight.number);
@@ -229,7 +230,8 @@ impl Machine {
                 || in_flight())
     }
 
-    /// Returns the actors that start when this event has happened, and that have not started yet.
+    /// Returns the actors that may start when the event `trigger` has happened, and that have not
+    /// started yet.
     fn waiting_for(&self, trigger: Trigger) -> impl Iterator<Item = u8> {
         let waits = move |actor: &super::machine::ActorState| {
             actor.status == Status::Unstarted && actor.trigger == Some(trigger)
@@ -253,7 +255,8 @@ impl Machine {
         }
     }
 
-    /// Returns the node that may still be declared dead to make this event happen.
+    /// Returns the node whose declaration as dead would make the event `trigger` happen, if this
+    /// declaration is still possible.
     pub(crate) fn may_be_declared(&self, trigger: Trigger) -> Option<usize> {
         let Trigger::Lost(node) = trigger else { return None };
         let may = self.spent.zombie < self.config.faults.zombie && self.is_awaited(trigger);
@@ -288,10 +291,11 @@ impl Machine {
         all.fold(0, |alive, (index, state)| alive | u64::from(!is_over(state)) << index)
     }
 
-    /// Returns the actors whose polls no other actor can observe, and which observe no effect of other
-    /// actors' polls. For such an actor, no other live actor shares its local memory, and no message is
-    /// sent. No other actor changes a registered object or a part of local memory that such an actor
-    /// observes, and the same holds in reverse.
+    /// Returns the actors whose polls no other actor can observe, and which observe no effect of
+    /// other actors' polls. For such an actor, no other live actor shares its local memory, and no
+    /// message is sent. No other actor changes a registered object or a part of local memory that
+    /// such an actor observes. Nor does such an actor change an object or a part that another actor
+    /// observes.
     pub(crate) fn alone(&self, has_shares: bool) -> u64 {
         if self.sharing.has_messages {
             return 0;
@@ -309,8 +313,8 @@ impl Machine {
         (0..self.actors.len()).fold(0, |all, actor| all | u64::from(is_alone(actor)) << actor)
     }
 
-    /// Returns a piece that lands without a choice, because no actor can tell when it lands. This
-    /// function implements the reduction for private lines, and for READs of dead nodes.
+    /// Returns a piece that lands without a choice, because no actor can tell when it lands. The
+    /// function returns pieces on private lines, and READs of dead nodes.
     pub(crate) fn at_once(&self) -> Option<(Transition, (u32, Place))> {
         let forgets = self.config.reduction.has(Planted::LeftoversForgotten);
         let leftovers = if forgets { 0 } else { self.flights.actors() };
@@ -334,9 +338,10 @@ impl Machine {
         None
     }
 
-    /// Returns whether an actor can tell when a round's pieces land. An actor can tell if the round may
-    /// still end in an error although its pieces could land. An actor can also tell if the round's
-    /// actor asks whether a detached round is done, before or after this round.
+    /// Returns whether an actor can observe when the pieces of a round land. An actor can observe
+    /// this moment if the round may still end in an error although its pieces could land. An actor
+    /// can also observe this moment if it asks whether a detached round is done, before or after the
+    /// round.
     fn is_fickle(&self, flight: &Flight) -> bool {
         let life = self.life_of(flight.actor);
         let may_be_fenced = !life.is_dead && self.sharing.is_revoked_alive(life.id);
@@ -382,8 +387,8 @@ impl Machine {
         !is_fickle && !is_missed && !self.sharing.is_disputed(line, !is_read, others)
     }
 
-    /// Handles a round that is posted. If the order of the actor's own accesses to a line is open, the
-    /// line counts as shared.
+    /// Handles a round that is posted. If a line may see the accesses of one actor in several orders,
+    /// the function marks the line as shared.
     pub(crate) fn mark_own(&mut self, index: u32) {
         if self.config.reduction.has(Planted::OvertakingForgotten) {
             return;

@@ -1,7 +1,7 @@
 //! The explored cluster, as a model sees it.
 //!
 //! Invariant: outside of a poll of a coroutine the cluster is at rest, and rounds are executed
-//! immediately. Clones name the same cluster.
+//! immediately. Clones of an `ExploreFabric` name the same cluster.
 
 use super::backend::ExploreBackend;
 use super::report::{Mark, Summary};
@@ -40,18 +40,19 @@ impl ExploreFabric {
     }
 
     /// Begins a transaction of the coroutine that awaits this future. The scheduler chooses when the
-    /// transaction begins, relative to the ends of other transactions. The first `begin` of an actor is
-    /// part of its start.
+    /// transaction begins, relative to the ends of other transactions. The explorer takes the first
+    /// `begin` of an actor together with the actor's start.
     pub fn begin(&self) -> Begin {
         Begin { fabric: self.clone() }
     }
 
-    /// Records that the caller of the coroutine's transaction has learned how the transaction ended.
+    /// Records that the coroutine's transaction has ended. The caller of the transaction has learned
+    /// its result.
     pub fn end(&self) {
         self.world.machine.borrow_mut().mark(Mark::Ended);
     }
 
-    /// Names the coroutine's next phase. Traces show this name.
+    /// Sets the name of the coroutine's next phase. Traces show the name of the phase.
     pub fn phase(&self, phase: &'static str) {
         let machine = &mut *self.world.machine.borrow_mut();
         if let Some(actor) = machine.current {
@@ -59,26 +60,28 @@ impl ExploreFabric {
         }
     }
 
-    /// Registers an object outside of the cluster's memory that coroutines of several nodes share, by a
-    /// digest of its contents. Each poll of a coroutine counts as an observation of the object. The
-    /// object is registered for one execution only, so call this function in `build`.
+    /// Registers an object outside of the cluster's memory that coroutines of several nodes share,
+    /// and gives a digest of its contents. The explorer treats each poll of a coroutine as an
+    /// observation of the object. The registration of the object holds for one execution only, so
+    /// call this function in `build`.
     pub fn share(&self, digest: impl Fn() -> u64 + 'static) {
         self.world.share(None, Box::new(digest));
     }
 
-    /// Registers a digest of the remains of a compute node's coroutines: everything that the judge sees
-    /// of their work, except stamps. Once none of these coroutines runs any more, the digest replaces
-    /// all their observations in the state. A judge that asks for [`End::post_mortem`] sees more than
-    /// these remains. The digest is registered for one execution only, so call this function in
-    /// `build`.
+    /// Registers a digest of the remains of a compute node's coroutines. The remains are everything
+    /// that the judge sees of the coroutines' work, except stamps. Once all coroutines of the node
+    /// have stopped, the digest of the remains replaces their observations in the digest of the
+    /// state. A judge that calls [`End::post_mortem`] sees more than the remains. The registration of
+    /// the digest holds for one execution only, so call this function in `build`.
     pub fn remains(&self, digest: impl Fn(NodeId) -> u64 + 'static) {
         self.world.remains(Box::new(digest));
     }
 
-    /// Registers the state that `node` keeps in its local memory for coroutines of several nodes, by a
-    /// digest of the whole state. A coroutine counts as an observer of a part only if it says so
-    /// ([`Port::looked_at`]). A coroutine that changes a part must say so too. The state is registered
-    /// for one execution only, so call this function in `build`.
+    /// Registers the state that `node` keeps in its local memory for coroutines of several nodes, and
+    /// gives a digest of the whole state. A coroutine counts as an observer of a part only if it
+    /// reports that it has read the part ([`Port::looked_at`]). A coroutine that changes a part must
+    /// report the change. The registration of the state holds for one execution only, so call this
+    /// function in `build`.
     pub fn keep(&self, node: NodeId, digest: impl Fn() -> u64 + 'static) {
         self.world.keep(node.slot, Box::new(digest));
     }
@@ -111,7 +114,7 @@ impl Future for Begin {
     }
 }
 
-/// A final state, for the judge. In a final state every live coroutine has ended or waits for ever.
+/// A final state, for the judge. In a final state every live coroutine has ended or waits forever.
 pub struct End<'a> {
     /// A summary of the execution: how the actors ended, which faults happened, and in which order
     /// transactions began and ended.
@@ -135,9 +138,9 @@ impl<'a> End<'a> {
         self.cluster
     }
 
-    /// Lets the coroutines of dead nodes run to their end. Every round of such a coroutine ends in
-    /// `Fenced`, and none of its verbs reaches memory. So the last transactions of dead nodes reach the
-    /// recorder as well.
+    /// Lets the coroutines of dead nodes run to their end. Every round of a dead node's coroutine
+    /// ends in `Fenced`, and none of its verbs reaches memory. So the recorder also receives the last
+    /// transactions of dead nodes.
     pub fn post_mortem(&self) {
         self.cluster.world.post_mortem();
     }

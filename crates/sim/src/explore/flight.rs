@@ -1,11 +1,11 @@
 //! Rounds in flight, executed piece by piece.
 //!
-//! Invariant: the order of pieces is the same as in random mode (`pieces`):
+//! Invariant: the rules for the order of pieces are the same as in random mode (`pieces`):
 //! - Within a batch verbs are executed in order, except that a WRITE without fence may overtake earlier
 //!   READs and atomics of the batch.
 //! - The lines of a READ or WRITE are executed in any order.
-//! - A round may be posted behind an unawaited (detached or dropped) round of its connection. In this
-//!   case each batch of the later round waits for the unawaited round's batch at the same node.
+//! - A round may be posted behind an unawaited (detached or dropped) round of its connection. Each
+//!   batch of the later round then waits for the unawaited round's batch at the same node.
 //!
 //! This module keeps an awaited round itself until the round's coroutine fetches it. The places and
 //! tickets of flights are the places and tickets of a [`Slab`].
@@ -32,8 +32,8 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) node: NodeSlot,
-    /// The verbs still to be executed, in the order in which the round lists them. The list is empty if
-    /// the batch is done.
+    /// The verbs still to be executed, in the order in which the round lists them. The list of verbs
+    /// is empty if the batch is done.
     pub(crate) pending: Vec<Pending>,
 }
 
@@ -82,14 +82,14 @@ pub(crate) struct Flight {
     /// The number of this round among all rounds of an execution.
     pub(crate) sequence: u32,
     pub(crate) interest: Interest,
-    /// Set for a round that is not awaited. Rounds of the same connection with higher sequence numbers
-    /// than this wait for the unawaited round. These rounds were posted after this round became
-    /// unawaited.
+    /// The sequence number of the last round that was posted before this round became unawaited.
+    /// Later rounds of the same connection wait for this round. `None` means that a coroutine awaits
+    /// this round.
     pub(crate) before: Option<u32>,
     /// The number of batches that are not done.
     pub(crate) left: u32,
     pub(crate) error: Option<FabricError>,
-    /// The sum of digests of the pieces that have landed and of the data that they fetched.
+    /// The sum of the digests of the round's landed pieces and of the data that these pieces fetched.
     pub(crate) landed: Digest,
     /// Whether the round's coroutine waits for the round.
     pub(crate) is_waited_for: bool,
@@ -176,7 +176,7 @@ impl Flight {
         self.left = self.used as u32;
     }
 
-    /// Turns the flight into a revocation request to one memory node.
+    /// Turns the flight into a request to one memory node to revoke the access of `whom`.
     pub(crate) fn plan_revocation(&mut self, whom: NodeId, at: NodeSlot) {
         (self.used, self.revokes) = (0, Some(whom));
         let pending = Pending { verb: 0, kind: VerbKind::FetchAndAdd, fenced: false, lines: 1 };
@@ -184,10 +184,10 @@ impl Flight {
         self.left = 1;
     }
 
-    /// Returns the digest chained with the verbs that are still to be executed. If no actor fetches the
-    /// round any more, no actor sees more of the round than these verbs. `holds` is the number of
-    /// rounds in flight that wait for this round. The rounds that wait are the most recent ones, so
-    /// their number identifies them.
+    /// Returns the digest chained with the verbs that are still to be executed. If no actor will
+    /// fetch the round's results, an actor can observe no more of the round than these verbs. `holds`
+    /// is the number of rounds in flight that wait for this round. The waiting rounds are the most
+    /// recent rounds of the connection, so their number identifies them.
     pub(crate) fn add_pending(&self, mut digest: Digest, holds: usize) -> Digest {
         for batch in self.batches().iter().filter(|batch| !batch.pending.is_empty()) {
             let holds = holds as u64;
@@ -235,8 +235,9 @@ impl Flight {
             && self.revokes.is_none()
     }
 
-    /// Gives the round back to its owner before the round is done. At this moment rounds up to number
-    /// `sequence` have been posted. The verbs that are still to be executed are copied.
+    /// Gives the round back to its owner before the round is done. At the time of this call, rounds
+    /// up to number `sequence` have been posted. The function copies the verbs that are still to be
+    /// executed.
     pub(crate) fn give_up(&mut self, round: &mut Round, sequence: u32) {
         std::mem::swap(&mut self.round, round);
         if !self.is_done() {
@@ -274,7 +275,7 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    /// Takes a free place. The caller fills the place.
+    /// Takes a free place for a flight. The caller must fill the place.
     pub(crate) fn begin(&mut self) -> u32 {
         let index = self.all.take();
         let flight = self.all.get_mut(index);
@@ -299,13 +300,13 @@ impl Flights {
         self.all.ticket(index)
     }
 
-    /// Returns the place that a ticket names, unless the place has been reused since.
+    /// Returns the place that a ticket names, unless another flight has used the place since.
     #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
         self.all.find(ticket)
     }
 
-    /// Returns the place of the round of `actor` with this number.
+    /// Returns the place of the round number `number` of `actor`.
     #[inline]
     pub(crate) fn named(&self, actor: u8, number: u32) -> Option<u32> {
         let is_it = |index: &&u32| {
@@ -315,7 +316,7 @@ impl Flights {
         self.live.iter().find(is_it).copied()
     }
 
-    /// Returns the actors with verbs that are still to be executed, one bit per actor.
+    /// Returns the actors that have verbs still to be executed, one bit per actor.
     pub(crate) fn actors(&self) -> u64 {
         let flights = self.live.iter().map(|index| self.all.get(*index));
         flights.filter(|it| !it.is_done()).fold(0, |actors, it| actors | 1 << it.actor)

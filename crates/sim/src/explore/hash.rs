@@ -1,11 +1,11 @@
-//! Digests of 128 bits. A change of the state updates its digest, so the digest is never computed again
-//! from the whole state.
+//! Digests of 128 bits. A change of the explored state updates the state's digest. So the explorer
+//! never computes the digest again from the whole state.
 //!
-//! Invariant: parts without an order (the words of memory, pieces that have landed) are [`mix`]ed and
-//! summed. So a change of one part costs one subtraction and one addition. Parts with an order form a
-//! [`chain`]. The two halves of a digest are mixed separately (two rounds of folded multiplication
-//! each, as in wyhash). Two of the `n` states of an exploration have the same digest with a probability
-//! of about `n² / 2^129`.
+//! Invariant: parts without an order (the words of memory, pieces that have landed) are [`mix`]ed,
+//! and the results are summed. So a change of one part costs one subtraction and one addition. The
+//! digests of parts with an order form a [`chain`]. The two halves of a digest are mixed separately
+//! (two rounds of folded multiplication each, as in wyhash). Two of the `n` states of an exploration
+//! have the same digest with a probability of about `n² / 2^129`.
 
 /// A digest.
 pub(crate) type Digest = u128;

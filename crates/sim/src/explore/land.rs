@@ -1,7 +1,8 @@
-//! The effects of a transition: pieces land, access ends, nodes die.
+//! The effects of a transition: pieces land, a node loses its access, or a node dies.
 //!
-//! Invariant: no code in this file polls a coroutine. A coroutine that has something new to see becomes
-//! `Ready`. The code that drives the machine decides when this coroutine is polled.
+//! Invariant: no code in this file polls a coroutine. The code sets the status of a coroutine to
+//! `Ready` if something new has happened for the coroutine. The code that drives the machine decides
+//! when this coroutine is polled.
 
 use super::actor::Fault;
 use super::config::Planted;
@@ -16,7 +17,7 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb, VerbKind};
 
-/// The smallest amount of time that passes when the only remaining step is to wait.
+/// The time by which the clock of an actor advances when no actor can do anything except wait.
 const STALL_NS: u64 = 1_000_000_000;
 
 /// The effect of one access on memory.
@@ -56,7 +57,8 @@ impl Machine {
     fn execute_piece(&mut self, index: u32, verb_index: u16, line: u16) {
         let flight = self.flights.get(index);
         if self.watches_in_vain(&flight.round.verbs()[usize::from(verb_index)]) {
-            // No actor could do anything else, so the order of this step and the next step matters.
+            // The READ is executed because nothing else can happen, so the order of this step and the
+            // next step matters.
             self.actors[usize::from(flight.actor)].clock += STALL_NS;
             if !self.config.reduction.has(Planted::StallsForgotten) {
                 self.footprint.actor(u64::MAX);
@@ -115,7 +117,8 @@ impl Machine {
         }
     }
 
-    /// Ends a batch of a round. Either the whole batch was executed, or the rest of it never will be.
+    /// Ends a batch of a round. Either the whole batch was executed, or the rest of the batch will
+    /// never be executed.
     pub(crate) fn batch_done(&mut self, index: u32) {
         let flight = self.flights.get_mut(index);
         flight.left -= 1;
@@ -125,8 +128,8 @@ impl Machine {
         let (actor, interest) = (flight.actor, flight.interest);
         if flight.is_waited_for {
             let state = &mut self.actors[usize::from(actor)];
-            // If the coroutine asked about this round and continued to its next transaction, the
-            // coroutine is polled before that transaction begins.
+            // The coroutine may have asked about this round and continued to its next transaction.
+            // Such a coroutine is polled before its next transaction begins.
             if matches!(state.status, Status::Waiting | Status::AtGate) {
                 state.status = Status::Ready;
             }
@@ -141,8 +144,8 @@ impl Machine {
         }
     }
 
-    /// Refuses some batches of a round: the batches to nodes that refuse them, and the batches to nodes
-    /// that do not hold the addressed bytes.
+    /// Refuses the batches of a round that cannot be executed. A batch cannot be executed if its
+    /// memory node refuses the sender or does not hold the addressed bytes.
     pub(crate) fn refuse_at_once(&mut self, index: u32) {
         let node = self.life_of(self.flights.get(index).actor).id;
         for batch in 0..self.flights.get(index).batches().len() {
@@ -180,8 +183,8 @@ impl Machine {
         self.batch_done(index);
     }
 
-    /// Cuts the batches at a node whose actor `is_hit` selects. A coroutine that waits only for such
-    /// batches continues.
+    /// Cuts all batches at a node that belong to actors for which `is_hit` holds. A coroutine that
+    /// waits only for cut batches continues.
     fn cut_all(&mut self, at: NodeSlot, error: FabricError, is_hit: impl Fn(&Machine, u8) -> bool) {
         let mut next = 0;
         while let Some(&index) = self.flights.live.get(next) {
@@ -191,7 +194,7 @@ impl Machine {
                 .iter()
                 .position(|batch| batch.node == at && !batch.pending.is_empty());
             match hit.filter(|_| is_hit(self, flight.actor)) {
-                // If the flight ends here, it may be removed from the list.
+                // Cutting a batch may end its flight, and an ended flight leaves the list.
                 Some(batch) => self.cut(index, batch, error),
                 None => next += 1,
             }
@@ -215,8 +218,8 @@ impl Machine {
         self.cut_all(at, FabricError::Fenced, |machine, actor| machine.life_of(actor).id == whom);
     }
 
-    /// Lets a compute node die. The coroutines of the dead node fetch none of the rounds that they
-    /// await.
+    /// Lets a compute node die. The coroutines of the dead node do not fetch the results of the
+    /// rounds that they await.
     pub(crate) fn die(&mut self, life: usize) {
         self.spent.compute += 1;
         self.lives[life].is_dead = true;
@@ -260,7 +263,7 @@ impl Machine {
         self.note(None, What::Broke(fault));
     }
 
-    /// Lets a datagram arrive. A datagram that was doubled is then sent once more.
+    /// Lets a datagram arrive. If the datagram was doubled, the function sends it once more.
     pub(crate) fn deliver(&mut self, index: usize) {
         let Message { actor, number, to, .. } = self.messages.sent[index];
         self.message_moves(actor, to);
@@ -298,7 +301,8 @@ impl Machine {
         self.footprint.actor(actors);
     }
 
-    /// Executes a whole round immediately. This function is used during loading, building and judging.
+    /// Executes a whole round immediately. The explorer uses this function while a model loads,
+    /// builds or judges.
     pub(crate) fn execute_at_rest(
         &mut self,
         node: NodeId,

@@ -1,10 +1,10 @@
 //! The cluster between two polls: memory, rounds in flight, the status of each coroutine, and the
 //! faults so far.
 //!
-//! Invariant: the machine and the coroutines hold everything that a later step may depend on. The state
-//! of a coroutine is a function of its group's `observed`. So [`Machine::digest`] identifies a state.
-//! Actors of one compute node form a group: they share local memory, so they can also observe the order
-//! of their polls.
+//! Invariant: the machine and the coroutines hold everything on which a later step may depend. The
+//! state of a coroutine is a function of the field `observed` of its group. So [`Machine::digest`]
+//! identifies a state. The actors of one compute node form a group. The actors of a group share local
+//! memory, so they can also observe the order of their polls.
 
 use super::actor::{Actor, Fault, Trigger};
 use super::config::{ExploreConfig, Planted, Reduction};
@@ -32,7 +32,7 @@ pub(crate) enum Status {
     AtGate,
     /// The coroutine waits for a round or a revocation.
     Waiting,
-    /// The coroutine has something new to see, or it yielded.
+    /// Something new has happened for the coroutine, or the coroutine yielded.
     Ready,
     /// The coroutine yielded several times without seeing anything new.
     Idle,
@@ -47,10 +47,11 @@ pub(crate) struct ActorState {
     pub(crate) thread: u16,
     pub(crate) trigger: Option<Trigger>,
     pub(crate) status: Status,
-    /// The number of rounds and revocations posted so far. The next field counts the messages sent.
+    /// The number of rounds and revocations posted so far. The field `messages` counts the messages
+    /// sent.
     pub(crate) rounds: u32,
     pub(crate) messages: u32,
-    /// The number of transactions that began. The next field counts the transactions that ended.
+    /// The number of transactions that began. The field `ended` counts the transactions that ended.
     pub(crate) began: u32,
     pub(crate) ended: u32,
     pub(crate) clock: u64,
@@ -72,8 +73,8 @@ pub(crate) struct Life {
     pub(crate) observed: Digest,
     /// The sum of digests of the landed pieces of rounds that no coroutine has fetched.
     pub(crate) landed: Digest,
-    /// Set after all coroutines of this incarnation have stopped: a digest of their remains. The digest
-    /// of the remains replaces `observed`.
+    /// Set after all coroutines of this incarnation have stopped: a digest of the coroutines'
+    /// remains. This digest replaces `observed` in the digest of the state.
     pub(crate) left: Option<Digest>,
     /// The actors of this incarnation, one bit per actor.
     pub(crate) actors: u64,
@@ -88,7 +89,7 @@ pub(crate) struct Polled {
     pub(crate) news: bool,
 }
 
-/// The number of faults of each budget that have already happened.
+/// For each budget of faults, the number of faults that have already happened.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Spent {
     pub(crate) compute: u32,
@@ -98,12 +99,12 @@ pub(crate) struct Spent {
     pub(crate) doubled: u32,
 }
 
-/// The step that must follow a transition because both are taken together.
+/// The step that must follow a transition, because the explorer takes the two together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Forced {
-    /// A piece of a round of this actor. The round has this number or a higher one.
+    /// A piece of a round of this actor. The round has this number or a higher number.
     Piece(u8, u32),
-    /// The answer whether the window of this actor was shorter than its lease.
+    /// The answer to an actor, which tells whether the actor's window was shorter than its lease.
     Answer(u8),
     /// The start of an actor that waited for this compute node to be lost.
     StartAfter(NodeId),
@@ -146,8 +147,8 @@ pub(crate) struct Machine {
     /// The number of transitions so far.
     pub(crate) steps: u32,
     pub(crate) footprint: Footprint,
-    /// Whether coroutines are run or dropped only for the state that they keep themselves. While this
-    /// field is set, none of their verbs reaches the cluster, and each of their rounds ends in
+    /// Whether coroutines run, or are dropped, only for the state that they keep themselves. While
+    /// this field is set, no verb of a coroutine reaches the cluster, and each round ends in
     /// `Fenced`.
     pub(crate) is_detached: bool,
     /// Whether the judge is reading memory.

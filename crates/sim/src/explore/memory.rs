@@ -1,8 +1,9 @@
-//! The memory of all memory nodes, which is flat and small.
+//! The memory of all memory nodes of an explored cluster, in one small flat array.
 //!
-//! Invariant: the digest covers the words that differ from the image kept by [`Memory::keep`]. A
-//! restore costs only the lines that were written. A line's number is its place in the whole memory. So
-//! two pieces access the same line if they touch the same line number.
+//! Invariant: the digest of memory covers the words that differ from the image kept by
+//! [`Memory::keep`]. The time to restore the image depends only on the number of lines that were
+//! written. A line's number is its place in the whole memory. So two pieces access the same line if
+//! they touch the same line number.
 
 use super::hash::{Digest, mix};
 use tarn_fabric::address::{LINE_BYTES, NodeSlot, Target};
@@ -88,7 +89,7 @@ impl Memory {
         LineId((at / LINE_BYTES) as u32)
     }
 
-    /// Returns all words that the `len_bytes` bytes from `at` on touch.
+    /// Returns all words that contain at least one of the `len_bytes` bytes from `at` on.
     #[inline]
     pub(crate) fn touched(&self, at: usize, len_bytes: usize) -> &[u64] {
         &self.words[at / 8..(at + len_bytes).div_ceil(8)]

@@ -6,14 +6,14 @@
 //! - [`explore`], [`replay`], [`shrink`]: the operations on a model.
 //! - [`ExploreFabric`]: the cluster, as a model sees it. [`End`]: a final state, for the judge.
 //!
-//! A coroutine cannot be copied. So an execution is run from the start along its choices, as loom and
-//! shuttle do, and then continues depth first. `docs/design/0011-explorer.md` says how a state is
-//! identified and which choices are omitted. The document also says why the omissions hide no
-//! violation.
+//! A coroutine cannot be copied. So the explorer runs each execution from the start along chosen
+//! transitions, as loom and shuttle do. After these transitions the explorer continues depth first.
+//! `docs/design/0011-explorer.md` says how the explorer identifies a state and which choices it
+//! omits. The document also says why the omitted choices hide no violation.
 //!
 //! Invariant: an exploration uses no costs, no clock and no randomness. An execution is a function of
-//! model, configuration and choices. Every omission is justified by an argument, and tests compare its
-//! results with plain enumeration.
+//! model, configuration and choices. The design document justifies every omission of choices. Tests
+//! compare the results with those of plain enumeration.
 
 mod actor;
 mod backend;
@@ -60,13 +60,14 @@ use std::ops::ControlFlow;
 /// The program that is explored: a loaded database, the coroutines that run on it, and the condition
 /// that must hold at the end.
 pub trait Model {
-    /// Writes the initial contents of memory. The explorer calls this function once, and each execution
-    /// starts with these contents. During the call, rounds of ports are executed immediately.
+    /// Writes the initial contents of memory. The explorer calls this function once, and each
+    /// execution starts with these contents. During the call of `load` the explorer executes rounds
+    /// of ports immediately.
     fn load(&self, cluster: &ExploreFabric);
 
     /// Builds the coroutines. The explorer calls this function once for each execution, so it must be
-    /// fast. Each call must build the same coroutines. During the call, rounds of ports are executed
-    /// immediately.
+    /// fast. Each call must build the same coroutines. During the call of `build` the explorer
+    /// executes rounds of ports immediately.
     fn build(&self, cluster: &ExploreFabric) -> Vec<Actor>;
 
     /// Judges a final state. The explorer calls this function once for each new final state, and again
@@ -94,7 +95,7 @@ pub fn explore(
     Ok(search::Search::new(model, config).run(progress))
 }
 
-/// Runs one schedule, and judges the final state. If the schedule ends before the execution does, each
+/// Runs one schedule, and judges the final state. If the schedule ends before the execution, each
 /// further step takes the first transition that must happen.
 ///
 /// # Errors
@@ -107,8 +108,8 @@ pub fn replay(
     replay::by_schedule(model, config, schedule)
 }
 
-/// Shortens a violation's schedule, and reduces how often it changes between actors, as long as the
-/// judge still finds a fault.
+/// Shortens a violation's schedule, and reduces the number of changes between actors in it. The judge
+/// must still object to the shortened execution.
 ///
 /// # Errors
 /// The configuration is impossible, or the schedule names a choice that did not exist.

@@ -1,14 +1,14 @@
 //! Checks whether an execution's windows and waits are possible in true time.
 //!
-//! Invariant: the constraints on the moments of the steps form a system of differences. Each step
-//! happens after the step before it. A window that was found shorter is shorter than its lease. A wait
-//! is no shorter than its length. The system has a solution unless a cycle of differences is negative
-//! (Bellman and Ford). The explorer's rule offers every execution that has a solution, and a few more
-//! (`time`).
+//! Invariant: the constraints on the moments of an execution's steps form a system of differences.
+//! Each step happens after the previous step. If an actor found a window shorter than its lease, the
+//! window is shorter. A wait is at least as long as its length says. The system has a solution unless
+//! a cycle of differences is negative (Bellman and Ford). The explorer's rule for time (module
+//! `time`) allows every execution that has a solution, and a few executions without a solution.
 
 use super::trace::{Step, What};
 
-/// The number of units in one nanosecond. The number is larger than the number of steps of time in an
+/// The number of units in one nanosecond. This number must exceed the number of steps of time in an
 /// execution, because each step takes at least one unit.
 const UNIT: i64 = 1 << 20;
 
@@ -34,12 +34,12 @@ impl Moments {
         self.count - 1
     }
 
-    /// Demands that the second step happens at least this long after the first step.
+    /// Demands that the second step happens at least `length_ns` after the first step.
     pub(crate) fn at_least(&mut self, first: usize, second: usize, length_ns: u64) {
         self.at_most.push((second, first, -units(length_ns)));
     }
 
-    /// Demands that the second step happens less than this long after the first step.
+    /// Demands that the second step happens less than `length_ns` after the first step.
     pub(crate) fn shorter(&mut self, first: usize, second: usize, length_ns: u64) {
         self.at_most.push((first, second, units(length_ns) - 1));
     }
@@ -69,9 +69,9 @@ impl Moments {
     }
 }
 
-/// Returns whether clocks could show the windows and waits of an execution as its trace says. If clocks
-/// could not show these windows and waits, the judge's objection to the execution may not be a fault,
-/// because perhaps no possible execution leads to the same state.
+/// Returns whether clocks could show the windows and waits of an execution as its trace says. If
+/// clocks could not show them, the judge's objection to the execution may not be a fault. Perhaps no
+/// possible execution leads to the state to which the judge objects.
 pub fn has_moments(trace: &[Step]) -> bool {
     let mut moments = Moments::default();
     let mut begun: Vec<(Option<usize>, bool, usize)> = Vec::new();

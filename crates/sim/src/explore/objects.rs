@@ -1,10 +1,11 @@
 //! Objects outside of the cluster's memory that coroutines share, and the remains of coroutines that
 //! have ended.
 //!
-//! Invariant: an object counts as seen at each poll of a coroutine that looks at it. The state that a
-//! compute node keeps in its local memory is observed part by part. Only coroutines that report a look
-//! at a part observe the part (`parts`). The remains of a compute node's coroutines replace their
-//! observations only after all these coroutines have stopped.
+//! Invariant: each poll of a coroutine that observes an object counts as an observation of the
+//! object. The state that a compute node keeps in its local memory is observed part by part. Only
+//! coroutines that report that they have read a part observe the part (module `parts`). The remains
+//! of a compute node's coroutines replace these coroutines' observations only after all these
+//! coroutines have stopped.
 
 use super::hash::{Digest, chain, mix};
 use super::machine::Life;
@@ -77,8 +78,8 @@ impl World {
         *self.remains.borrow_mut() = Some(remains);
     }
 
-    /// Reads the remains of each incarnation whose coroutines have all ended. From now on only these
-    /// remains count for that incarnation.
+    /// Reads the remains of each incarnation whose coroutines have all ended. From now on the digest
+    /// of the state contains only these remains for that incarnation.
     fn look_at_remains(&self) {
         let remains = self.remains.borrow();
         let machine = &mut *self.machine.borrow_mut();

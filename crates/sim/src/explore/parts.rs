@@ -1,14 +1,15 @@
-//! The local memory of compute nodes, part by part: which parts a poll looked at, and which parts it
-//! changed.
+//! The local memory of compute nodes, part by part. The module records which parts a poll has read,
+//! and which parts it has changed.
 //!
-//! Invariant: the explorer treats a part of local memory like a line of memory. Access to a part costs
-//! nothing and happens within a poll.
+//! Invariant: the explorer treats a part of local memory like a line of memory. An access to a part
+//! happens within a poll and is no transition of its own.
 //! - A part is private as long as only one actor touches it, or no actor changes it.
 //! - Two polls are dependent if both touch a part that one of them changes.
 //! - A poll that may touch a shared part is a choice of the explorer.
 //!
-//! An observation covers only the data that the coroutine was told, not the rest of the part. The
-//! reason for this rule about observations is in `docs/design/0018-explorer-beside-memory.md`.
+//! An observation of a part covers only the data that the coroutine has read, not the rest of the
+//! part. The reason for this rule about observations is in
+//! `docs/design/0018-explorer-beside-memory.md`.
 
 use super::config::Planted;
 use super::hash::{chain, mix};
@@ -18,11 +19,11 @@ use super::world::World;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::backend::{LOCAL_PARTS, LocalPart};
 
-/// The actors that have looked at each part in this execution, and the nodes whose memory this poll has
-/// changed.
+/// The actors that have read each part in this execution, and the nodes whose local memory this poll
+/// has changed.
 #[derive(Default)]
 pub(crate) struct Parts {
-    /// For each part the actors that have looked at it, one bit per actor.
+    /// For each part, the actors that have read the part, one bit per actor.
     seen_by: Vec<u64>,
     /// The compute nodes whose local memory this poll has changed, one bit per node.
     changed: u64,
@@ -34,7 +35,7 @@ impl Parts {
         Parts { seen_by: vec![0; compute_nodes * usize::from(LOCAL_PARTS)], changed: 0 }
     }
 
-    /// Forgets all looks and changes.
+    /// Forgets all reads and changes of parts.
     pub(crate) fn reset(&mut self) {
         self.seen_by.fill(0);
         self.changed = 0;
@@ -42,8 +43,7 @@ impl Parts {
 }
 
 impl Machine {
-    /// Records that the coroutine in this poll looked at a part and was told `told`, or changed the
-    /// part.
+    /// Records that the coroutine in this poll has read `told` in a part, or has changed the part.
     pub(crate) fn look_at_part(&mut self, part: LocalPart, told: u64, changed: bool) {
         let Some(actor) = self.current.filter(|_| !self.is_detached) else { return };
         assert!(part.number < LOCAL_PARTS, "{part:?}: allowed are numbers below {LOCAL_PARTS}");
@@ -55,8 +55,8 @@ impl Machine {
             self.footprint.line(line, changed);
         }
         if !reduction.has(Planted::ToldForgotten) {
-            // A look at an unchanged part is no news. A coroutine that only looks again at an unchanged
-            // part makes no progress.
+            // Reading an unchanged part shows a coroutine nothing new. A coroutine that only reads an
+            // unchanged part again makes no progress.
             let has_news = self.polled.news || changed;
             self.observe(chain(mix(at as u64, u64::from(changed)), mix(0x701d, told)));
             self.polled.news = has_news;
@@ -68,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// Wakes these idle actors, because there may be something new for them to see.
+    /// Wakes the idle actors among `actors`, because they may now observe a change.
     pub(crate) fn wake(&mut self, actors: u64) {
         for (index, state) in self.actors.iter_mut().enumerate() {
             if actors >> index & 1 == 1 && state.status == Status::Idle {
@@ -77,7 +77,7 @@ impl Machine {
         }
     }
 
-    /// Returns whether this poll has reported a change in a node's local memory.
+    /// Returns whether the coroutine in this poll has reported a change in a node's local memory.
     fn says_it_changed(&self, node: NodeSlot) -> bool {
         self.parts.changed >> node.0 & 1 == 1
     }
@@ -89,14 +89,15 @@ impl Machine {
 }
 
 impl World {
-    /// Returns digests of the state that compute nodes keep, in builds with assertions.
+    /// In builds with assertions, returns digests of the states that compute nodes keep in their
+    /// local memory.
     pub(super) fn kept_before(&self) -> Vec<u64> {
         let kept = self.kept.borrow();
         let is_checked = cfg!(debug_assertions);
         kept.iter().filter(|_| is_checked).map(|it| (it.digest)()).collect()
     }
 
-    /// Checks that the poll has reported each change that it made.
+    /// Checks that the polled coroutine has reported each change that it made to local memory.
     pub(super) fn check_kept(&self, before: &[u64]) {
         for (kept, before) in self.kept.borrow().iter().zip(before) {
             let (node, machine) = (kept.node, self.machine.borrow());

@@ -14,12 +14,12 @@ use super::world::World;
 use crate::config::ConfigError;
 use std::rc::Rc;
 
-/// The largest number of transitions of one execution. A longer execution is not followed any further.
+/// The largest number of transitions of one execution. A replay stops at this number of transitions.
 const STEPS_MAX: u32 = 1 << 17;
 
-/// Runs the last execution once more, transition by transition, and records it. The choices alone might
-/// not lead to the same execution, because the execution may have shown that some lines are shared.
-/// After lines are known to be shared, fewer pieces land immediately.
+/// Runs the last execution once more, transition by transition, and records it. The choices alone
+/// might not lead to the same execution, because the explorer may have learned from the execution
+/// that some lines are shared. After lines are known to be shared, fewer pieces land immediately.
 pub(crate) fn record(model: &dyn Model, world: &Rc<World>) -> (Schedule, Vec<Step>) {
     let taken = world.taken.take();
     world.machine.borrow_mut().trace = Some(Vec::new());
@@ -41,10 +41,10 @@ fn finish_notes(world: &World) -> (Schedule, Vec<Step>) {
     (Schedule { choices }, trace)
 }
 
-/// The code that steers an execution.
+/// The code that chooses the transitions of an execution.
 pub(crate) trait Pilot {
-    /// Returns the next transition of the enabled ones, or `None` to leave the choice to the default
-    /// rule.
+    /// Chooses the next transition among the enabled transitions. The result `None` leaves the choice
+    /// to the default rule.
     fn next(&mut self, enabled: &[Transition]) -> Result<Option<Transition>, ConfigError>;
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn fly(
     Ok((Replayed { trace, verdict, schedule }, taken))
 }
 
-/// A pilot that chooses transitions by their positions among the enabled ones.
+/// A pilot that chooses transitions by their positions among the enabled transitions.
 struct ByPlace<'a> {
     schedule: &'a Schedule,
     next: usize,
@@ -113,7 +113,7 @@ impl Pilot for ByPlace<'_> {
     }
 }
 
-/// Runs one schedule. See [`super::replay`].
+/// Runs one schedule, as [`super::replay`] does.
 pub(crate) fn by_schedule(
     model: &dyn Model,
     config: &ExploreConfig,

@@ -1,7 +1,8 @@
 //! The report of an exploration: how much the exploration covered, and the violations that it found.
 //!
-//! Invariant: "exhausted" is reported only if nothing was cut. In other words: no bound was reached,
-//! and each execution ran to its end or to a state that was seen before.
+//! Invariant: the report says "exhausted" only if the explorer cut no execution. In other words: the
+//! exploration reached no bound, and each execution ran to its end or to a state that was seen
+//! before.
 
 use super::actor::Fault;
 use super::schedule::Schedule;
@@ -19,11 +20,12 @@ pub struct Progress {
     pub judged: u64,
     /// The number of transitions that were taken for the first time on their path.
     pub steps_new: u64,
-    /// The number of transitions that were taken again to return to a state with unexplored choices.
+    /// The number of transitions that the explorer took again to return to a state with unexplored
+    /// choices.
     pub steps_again: u64,
     /// The largest number of choices in one execution.
     pub depth_max: u32,
-    /// How often the exploration restarted because a line turned out to be shared.
+    /// How often the exploration restarted because the explorer learned that a line is shared.
     pub restarts: u64,
     /// The number of lines that are known to be shared.
     pub shared_lines: u64,
@@ -40,7 +42,7 @@ pub struct Explored {
     pub violations: Vec<Violation>,
     /// The number of executions that were cut at the bound of depth.
     pub cut: u64,
-    /// The number of final states in which a coroutine waits for ever.
+    /// The number of final states in which a coroutine waits forever.
     pub stuck: u64,
 }
 
@@ -49,7 +51,7 @@ pub struct Explored {
 pub enum Outcome {
     /// The exploration covered all executions.
     Exhausted,
-    /// The exploration did not cover all executions, because of this bound.
+    /// The exploration did not cover all executions, because it reached this bound.
     Bounded(Bound),
 }
 
@@ -64,7 +66,7 @@ pub enum Bound {
     Depth,
     /// The bound [`super::Bounds::violations`].
     Violations,
-    /// The caller: it ended the exploration when the explorer reported progress.
+    /// The exploration ended because its caller ended it, when the explorer reported progress.
     Caller,
 }
 
@@ -86,8 +88,8 @@ pub struct Replayed {
     pub trace: Vec<Step>,
     /// The judge's verdict.
     pub verdict: Result<(), String>,
-    /// The schedule that was run. It begins with the given schedule. Each further step took the first
-    /// enabled transition until the execution ended.
+    /// The schedule of the whole execution, which begins with the given schedule. After the given
+    /// schedule each step took the first enabled transition until the execution ended.
     pub schedule: Schedule,
 }
 
@@ -115,7 +117,7 @@ pub struct ActorEnd {
     pub fate: Fate,
 }
 
-/// The beginning or the end of a transaction, as the harness marked it.
+/// The beginning or the end of a transaction, as the harness reported it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Mark {
     /// The transaction began.
@@ -124,7 +126,8 @@ pub enum Mark {
     Ended,
 }
 
-/// A mark of one actor. Marks are listed in the order of true time.
+/// The beginning or end of one actor's transaction. A summary lists these marks in the order of true
+/// time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marked {
     /// The actor, as a position in the model's actors.

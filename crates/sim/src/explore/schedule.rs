@@ -46,7 +46,8 @@ fn write_base_36(f: &mut fmt::Formatter<'_>, mut number: u32) -> fmt::Result {
     f.write_str(str::from_utf8(&digits[at..]).expect("digits are ASCII"))
 }
 
-/// The error for a text that is no schedule. The error names the mistake and the expected form.
+/// The error for a text that is not a valid schedule. The error names the mistake and the expected
+/// form of a schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScheduleError(pub String);
 
@@ -58,7 +59,7 @@ impl fmt::Display for ScheduleError {
 
 impl std::error::Error for ScheduleError {}
 
-/// The largest number of choices in a schedule that is accepted.
+/// The parser refuses a schedule with more choices than this number.
 const CHOICES_MAX: usize = 10_000_000;
 
 impl FromStr for Schedule {

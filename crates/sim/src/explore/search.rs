@@ -1,10 +1,10 @@
 //! Searches all choices depth first. Each execution runs from the start.
 //!
 //! Invariant: the search uses sleep sets (Godefroid, "Partial-Order Methods for the Verification of
-//! Concurrent Systems", LNCS 1032, 1996, ch. 5), and explores each state once. No state occurs twice on
-//! one path. So every sleeping transition leads to a state that an earlier, finished branch has
-//! visited, and no sleep set need be stored with a state. The lines and actors that two transitions
-//! touched when they were taken decide whether the transitions are independent.
+//! Concurrent Systems", LNCS 1032, 1996, ch. 5), and explores each state once. No state occurs twice
+//! on one path. A branch that is finished has already visited every state to which a sleeping
+//! transition leads. So the search need not store sleep sets with states. The lines and actors that
+//! two transitions touched when they were taken decide whether the transitions are independent.
 
 use super::Model;
 use super::config::{ExploreConfig, Planted, Reduction};
@@ -24,7 +24,7 @@ const SCOUT_STEPS: u32 = 4_000;
 /// The number of executions after which the explorer tells the caller of its progress.
 const TELL_EVERY: u64 = 256;
 
-/// A sleeping transition, which was explored before, and its footprint.
+/// A sleeping transition, which the search has explored before, and its footprint.
 #[derive(Clone, Copy)]
 struct Sleeper {
     transition: Transition,
@@ -38,8 +38,8 @@ struct Frame {
     footprint: Footprint,
     sleep: Vec<Sleeper>,
     todo: Vec<Transition>,
-    /// Whether the state belongs to the start before it. If the state belongs to that start, the
-    /// footprints of the state's transitions are part of the footprint of that start.
+    /// Whether the transition to this state was a start that forced the next step. If it was, the
+    /// footprints of this state's transitions are part of the footprint of that start.
     is_forced: bool,
     joined: Footprint,
 }
@@ -76,7 +76,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Runs the whole exploration, or the part of it up to a bound.
+    /// Runs the exploration until it is complete or reaches a bound.
     pub(crate) fn run(mut self, tell: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Explored {
         self.world.load(self.model);
         self.scout();
@@ -132,8 +132,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Restarts the exploration if a line has turned out to be shared, because the earlier omissions
-    /// may be wrong.
+    /// Restarts the exploration if the explorer has learned that a line is shared. In this case the
+    /// earlier omissions may be wrong.
     fn begin_anew_if_grown(&mut self) -> bool {
         let reduction = self.config.reduction;
         let reduces = reduction.reduces() && !reduction.has(Planted::SharingForgotten);
@@ -149,8 +149,8 @@ impl<'a> Search<'a> {
         has_grown
     }
 
-    /// Runs some executions in arbitrary order. After these executions most shared lines are known,
-    /// before the search begins.
+    /// Runs some executions in arbitrary order. So the explorer knows most shared lines before the
+    /// search begins.
     fn scout(&mut self) {
         let reduction = self.config.reduction;
         let is_frozen = reduction.has(Planted::SharingForgotten);
@@ -183,7 +183,7 @@ impl<'a> Search<'a> {
         self.world.machine.borrow_mut().sharing.has_grown = false;
     }
 
-    /// Runs one execution: first along the frames, and then further.
+    /// Runs one execution: first along the path that the frames describe, and then further.
     fn execute(&mut self) {
         self.world.begin(self.model);
         self.world.perform_nothing();
@@ -208,8 +208,8 @@ impl<'a> Search<'a> {
         self.progress.depth_max = self.progress.depth_max.max(depth);
     }
 
-    /// Examines the present state and takes its first unexplored choice. Returns whether the state had
-    /// an unexplored choice.
+    /// Visits the present state and takes the state's first unexplored choice. Returns whether the
+    /// state had an unexplored choice.
     fn visit(&mut self) -> bool {
         let panicked = self.world.panicked.borrow_mut().take();
         if let Some(text) = panicked {
@@ -239,8 +239,8 @@ impl<'a> Search<'a> {
         let (footprint, joined) = (Footprint::NONE, Footprint::NONE);
         self.frames.push(Frame { digest, chosen, footprint, sleep, todo, is_forced, joined });
         if is_judged {
-            // The judge may have changed memory while it read memory. So the next execution takes this
-            // choice.
+            // The judge may have changed memory while it read memory. So the explorer takes this
+            // choice only in the next execution.
             self.frames[depth as usize].todo.push(chosen);
             return false;
         }
@@ -249,8 +249,9 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Returns the sleeping transitions of the last state that are still asleep: they are independent
-    /// of the transition taken since then.
+    /// Returns the transitions that sleep in the last state and also sleep in the present state. Such
+    /// a transition is independent of the transition that led from the last state to the present
+    /// state.
     fn inherited(&self) -> Vec<Sleeper> {
         let Some(last) = self.frames.last() else { return Vec::new() };
         let has_shares = self.world.has_shares();
@@ -259,8 +260,8 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    /// Returns the transitions to be explored in the present state, in reverse order. The list is empty
-    /// if this state was explored before.
+    /// Returns the transitions that the search must explore in the present state, in reverse order.
+    /// The list is empty if this state was explored before.
     fn left_to_do(
         &mut self,
         digest: Digest,
@@ -275,8 +276,8 @@ impl<'a> Search<'a> {
         self.enabled.iter().rev().filter(sleeps).copied().collect()
     }
 
-    /// Returns to the last state with an unexplored choice. The result says whether such a state
-    /// exists.
+    /// Returns to the last state with an unexplored choice. The result says whether a state with an
+    /// unexplored choice exists.
     fn backtrack(&mut self) -> bool {
         let full = self.config.reduction.reduces();
         while let Some(frame) = self.frames.last_mut() {

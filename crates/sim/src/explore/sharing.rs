@@ -1,11 +1,12 @@
 //! Facts about sharing that the explorer learns from executions:
 //! - which actors touch or change each line and each part of local memory, and which lines the judge
 //!   reads;
-//! - which actors change registered objects, and which actors observe them;
-//! - which compute nodes may have their access revoked while they continue to run.
+//! - which actors change registered objects, and which actors observe registered objects;
+//! - which compute nodes may lose their access while they continue to run.
 //!
-//! Invariant: over all executions the sets only grow. If a set grows during an exploration, the results
-//! of the exploration are not reliable, and the exploration restarts (`docs/design/0011-explorer.md`).
+//! Invariant: over all executions the sets of shared lines, parts and objects only grow. If a set
+//! grows during an exploration, the results of the exploration are not reliable, and the exploration
+//! restarts (`docs/design/0011-explorer.md`).
 
 use super::memory::LineId;
 use tarn_fabric::address::NodeId;
@@ -17,37 +18,37 @@ struct Use {
     writers: u64,
 }
 
-/// The facts about sharing.
+/// The facts about sharing that the explorer has learned.
 pub(crate) struct Sharing {
     uses: Vec<Use>,
     shared: Vec<bool>,
-    /// The lines at which the order of one actor's own accesses is open.
+    /// The lines that may see the accesses of one actor in several orders.
     disputed: Vec<bool>,
     judged: Vec<bool>,
     count: u64,
     revoked_alive: Vec<NodeId>,
-    /// The first line number that means a part of local memory instead of a line of memory.
+    /// Line numbers from this number on mean parts of local memory instead of lines of memory.
     first_part: usize,
     /// The parts of local memory that an actor has touched.
     parts: Vec<LineId>,
     /// For each registered object: the actors that have changed it, and the actors that observe it.
     objects: Vec<(u64, u64)>,
-    /// The actors that open windows, one bit per actor. The next field holds the actors that begin
+    /// The actors that open windows, one bit per actor. The field `waits` holds the actors that begin
     /// waits.
     windows: u64,
     waits: u64,
     /// A planted mistake: if this field is set, the explorer learns nothing about sharing.
     pub(crate) is_frozen: bool,
-    /// Whether datagrams are sent.
+    /// Whether the program sends datagrams.
     pub(crate) has_messages: bool,
-    /// Whether a coroutine asks if a detached round is done.
+    /// Whether any coroutine asks if a detached round is done.
     pub(crate) has_asks: bool,
-    /// Whether the sets have grown since this field was last set to false.
+    /// Whether any set has grown since this field was last set to false.
     pub(crate) has_grown: bool,
 }
 
 impl Sharing {
-    /// Creates the sets. At first nothing is shared.
+    /// Creates the sets. At first no line, part or object is shared.
     pub(crate) fn new(first_part: usize, parts: usize) -> Sharing {
         let lines = first_part + parts;
         Sharing {
@@ -95,7 +96,7 @@ impl Sharing {
         *shared = true;
     }
 
-    /// Records that the order of an actor's own accesses to a line is open.
+    /// Records that a line may see the accesses of one actor in several orders.
     pub(crate) fn dispute(&mut self, line: LineId) {
         let disputed = &mut self.disputed[line.0 as usize];
         if !*disputed && !self.is_frozen {
@@ -104,8 +105,8 @@ impl Sharing {
         }
     }
 
-    /// Returns whether the order of an access to a line may matter. `others` are the other actors that
-    /// may still touch any line.
+    /// Returns whether the order of an access to a line may matter. `others` are the other actors
+    /// that may still access memory.
     #[inline]
     pub(crate) fn is_disputed(&self, line: LineId, may_change: bool, others: u64) -> bool {
         let index = line.0 as usize;
@@ -128,8 +129,9 @@ impl Sharing {
         self.has_grown |= before != (*changers, *seers);
     }
 
-    /// Returns whether the actors `these` are independent of the other actors. No other actor changes
-    /// an object that `these` observe, and no other actor observes an object that `these` change.
+    /// Returns whether the actors `these` are independent of the other actors. Independent means that
+    /// no other actor changes an object that `these` observe. Independent also means that no other
+    /// actor observes an object that `these` change.
     pub(crate) fn is_apart(&self, these: u64, others: u64) -> bool {
         self.objects.iter().all(|(changers, seers)| {
             (changers & others == 0 || seers & these == 0)
@@ -137,8 +139,9 @@ impl Sharing {
         })
     }
 
-    /// Returns whether the actor is independent of the other actors in local memory. The actor touches
-    /// no part that another actor changes, and changes no part that another actor touches.
+    /// Returns whether the actor is independent of the other actors in local memory. An independent
+    /// actor touches no part that another actor changes, and changes no part that another actor
+    /// touches.
     pub(crate) fn is_apart_in_parts(&self, actor: u8, others: u64) -> bool {
         let meets = |part: &LineId| {
             let Use { readers, writers } = self.uses[part.0 as usize];
@@ -162,12 +165,12 @@ impl Sharing {
         self.has_grown |= is_new && self.windows & !(1 << actor) != 0;
     }
 
-    /// Returns whether any of these actors begins waits.
+    /// Returns whether any actor of the set `actors` begins waits.
     pub(crate) fn begins_waits(&self, actors: u64) -> bool {
         self.waits & actors != 0
     }
 
-    /// Records that a datagram is sent, so from now on datagrams count.
+    /// Records that the program sends a datagram.
     pub(crate) fn message(&mut self) {
         self.has_grown |= !self.has_messages && !self.is_frozen;
         self.has_messages |= !self.is_frozen;
@@ -188,12 +191,12 @@ impl Sharing {
         }
     }
 
-    /// Returns whether a compute node that continues to run may be told that it has lost its access.
+    /// Returns whether a compute node that continues to run may learn that it has lost its access.
     pub(crate) fn is_revoked_alive(&self, node: NodeId) -> bool {
         self.revoked_alive.contains(&node)
     }
 
-    /// Records that the judge looked at a line.
+    /// Records that the judge has read a line.
     #[inline]
     pub(crate) fn judge(&mut self, line: LineId) {
         let judged = &mut self.judged[line.0 as usize];

@@ -1,9 +1,10 @@
 //! Makes a violation smaller.
 //!
-//! Invariant: each returned violation was run and judged. If clocks can show the given violation, they
-//! can also show the returned violation. Steps are omitted and moved together greedily (as in Zeller
-//! and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", TSE 2002). A step that was
-//! omitted but must happen is taken at the end.
+//! Invariant: the returned violation was run, and the judge objected to it. If clocks can show the
+//! given violation, clocks can also show the returned violation. The module greedily omits steps, and
+//! moves the steps of one actor together (as in Zeller and Hildebrandt, "Simplifying and Isolating
+//! Failure-Inducing Input", TSE 2002). If an omitted step must happen, the execution takes this step
+//! at the end.
 
 use super::Model;
 use super::config::ExploreConfig;
@@ -14,7 +15,7 @@ use super::trace::Step;
 use super::transition::Transition;
 use crate::config::ConfigError;
 
-/// The largest number of executions that are tried.
+/// The largest number of executions that the module tries for one violation.
 const TRIES_MAX: usize = 2_000;
 
 /// A pilot that follows a list of transitions in order and skips the transitions that are not enabled.
@@ -46,8 +47,9 @@ impl Pilot for Noted<'_> {
     }
 }
 
-/// The size of a violation, most important number first: whether no clock can show it, and the numbers
-/// of faults, of transitions, and of changes from one actor to another.
+/// The size of a violation, which has four values. The first and most important value says whether no
+/// clock can show the violation. Then follow the numbers of faults, of transitions, and of changes
+/// between actors.
 type Size = (bool, usize, usize, usize);
 
 fn size(list: &[Transition], trace: &[Step]) -> Size {
@@ -65,7 +67,8 @@ struct Shrinking<'a> {
 }
 
 impl Shrinking<'_> {
-    /// Keeps a candidate list if the execution still fails and is smaller.
+    /// Runs a candidate list. Keeps the list if the judge still objects to the execution and the
+    /// execution is smaller.
     fn attempt(&mut self, list: &[Transition]) -> Result<bool, ConfigError> {
         if self.tries >= TRIES_MAX {
             return Ok(false);
@@ -80,7 +83,7 @@ impl Shrinking<'_> {
         Ok(true)
     }
 
-    /// Omits stretches of steps, long stretches first.
+    /// Tries to omit ranges of successive steps, long ranges first.
     fn leave_out(&mut self) -> Result<bool, ConfigError> {
         let (mut any, mut len) = (false, self.best.len() / 2);
         while len > 0 {
@@ -99,9 +102,9 @@ impl Shrinking<'_> {
         Ok(any)
     }
 
-    /// Reduces the number of changes between actors, at each place where the steps of one actor end and
-    /// another actor continues. Either the actor's next stretch of steps is moved forward to the end of
-    /// its present stretch, or its present stretch is moved back to just before its next stretch.
+    /// Reduces the number of changes between actors. At each change the function moves one of two
+    /// runs of steps of one actor, so that the two runs become adjacent. The function moves either
+    /// the actor's later run back to the earlier run, or the earlier run forward to the later run.
     fn draw_together(&mut self) -> Result<bool, ConfigError> {
         let (mut any, mut at) = (false, 0);
         while at < self.best.len() {
@@ -125,19 +128,19 @@ impl Shrinking<'_> {
     }
 }
 
-/// Returns the end of the stretch of one actor's steps that begins at `at`.
+/// Returns the end of the run of one actor's steps that begins at `at`.
 fn stretch(list: &[Transition], at: usize) -> usize {
     let actor = list[at].actor();
     list[at..].iter().position(|it| it.actor() != actor).map_or(list.len(), |len| at + len)
 }
 
-/// Shrinks one violation. See [`super::shrink`].
+/// Shrinks one violation, as [`super::shrink`] does.
 pub(crate) fn shrink(
     model: &dyn Model,
     config: &ExploreConfig,
     violation: &Violation,
 ) -> Result<Violation, ConfigError> {
-    // The call of `by_schedule` returns an error if the schedule names a missing choice.
+    // The call of `by_schedule` returns an error if the schedule names a choice that does not exist.
     by_schedule(model, config, &violation.schedule)?;
     let choices = violation.schedule.choices.iter();
     let (first, taken) = fly(model, config, &mut Noted { choices })?;

@@ -1,23 +1,24 @@
 //! The digest that identifies a state.
 //!
-//! Invariant: two executions that reach states with the same digest can continue in the same ways, and
-//! the judge gives their final states the same verdict. The file docs/design/0011-explorer.md justifies
-//! each omission.
+//! Invariant: two executions that reach states with the same digest can continue in the same ways,
+//! and the judge gives their final states the same verdict. The file docs/design/0011-explorer.md
+//! justifies each omission from the digest.
 
 use super::config::Planted;
 use super::hash::{Digest, chain, mix};
 use super::machine::{Forced, Life, Machine};
 
 impl Machine {
-    /// Adds to the state the digest of a landed piece whose round no coroutine has fetched yet.
+    /// Adds the digest of a landed piece to the state of the actor's incarnation. No coroutine has
+    /// fetched the piece's round yet.
     pub(crate) fn add_landed(&mut self, actor: u8, landed: Digest) {
         let life = self.actors[usize::from(actor)].life;
         let sum = &mut self.lives[life].landed;
         *sum = sum.wrapping_add(landed);
     }
 
-    /// Returns the digest of an incarnation's rounds in flight that are still to be executed, in the
-    /// order in which they were posted.
+    /// Returns the digest of an incarnation's rounds in flight, in the order in which these rounds
+    /// were posted.
     fn in_flight_of(&self, life: &Life) -> Digest {
         if self.config.reduction.has(Planted::RemainsForgotten) {
             return 0;

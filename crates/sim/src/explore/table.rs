@@ -1,7 +1,7 @@
 //! The set of visited states.
 //!
-//! Invariant: states are looked up by digest, and the set is never iterated, so the order of the hash
-//! table has no effect.
+//! Invariant: the explorer looks states up by their digests, and never iterates over the set, so the
+//! order of the hash table has no effect.
 
 use super::hash::Digest;
 use std::collections::HashSet;

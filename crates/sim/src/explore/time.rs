@@ -1,24 +1,24 @@
-//! Windows and waits: the aspect of time that remains in an exploration, which has no clock.
+//! Windows and waits. An exploration has no clock, so windows and waits are its only aspect of time.
 //!
-//! Invariant: consider waits that began after a window opened and ended before the window closes. In a
-//! chain of waits, each wait begins after the end of the wait before. If the lengths of such waits add
-//! up to the window's lease, the window cannot be found shorter than the lease. If the lengths of such
-//! waits do not add up to the lease, the window may be found shorter than the lease. A window may
-//! always be found longer than its lease. For each open window the explorer keeps the longest such
-//! chain of waits. For each wait that has begun, it keeps the windows open at the wait's beginning,
-//! with the chains that they had seen then. Because of these chains, the lengths of waits that overlap
-//! are not added up.
+//! Invariant: consider waits that began after a window opened and ended before the window closes. In
+//! a chain of waits, each wait begins after the end of the previous wait. If the lengths of such a
+//! chain add up to the window's lease, no actor can find the window shorter than the lease. Otherwise
+//! the actor may find the window shorter than the lease. An actor may always find a window longer
+//! than its lease. For each open window the explorer keeps the length of the longest such chain of
+//! waits. For each wait that has begun, the explorer keeps the windows that were open at the wait's
+//! beginning. With each of these windows it keeps the chain that the window had seen at that time.
+//! Because of these chains, the lengths of waits that overlap are not added up.
 //!
 //! The opening and closing of a window and the beginning and end of a wait are separate steps. The
-//! order of the steps of time matters in three cases only:
+//! order of two of these steps matters only in three cases:
 //! - the opening of a window and the beginning of a wait: the order decides whether that wait counts in
 //!   that window;
 //! - the beginning of one wait and the end of another: the order decides whether one wait follows the
 //!   other;
 //! - the end of a wait and the closing of a window.
 //!
-//! Only the orders that forbid the fewest answers are explored. The reason is in
-//! `docs/design/0011-explorer.md`.
+//! The explorer explores only the orders that forbid the fewest answers.
+//! `docs/design/0011-explorer.md` gives the reason for this rule.
 
 use super::config::Planted;
 use super::hash::{Digest, chain, mix};
@@ -64,7 +64,8 @@ impl TimeFootprint {
     pub(crate) const ALL: TimeFootprint =
         TimeFootprint { opened: true, closed: true, began: true, ended: true };
 
-    /// Returns whether a wait has begun. The beginning of a wait may not be moved to a later time.
+    /// Returns whether a wait has begun. The explorer must not move the beginning of a wait to a
+    /// later time.
     pub(crate) fn has_begun(self) -> bool {
         self.began
     }
@@ -76,7 +77,7 @@ impl TimeFootprint {
         self.ended |= other.ended;
     }
 
-    /// Returns whether the order of the two transitions may matter.
+    /// Returns whether the order of two transitions with these footprints may matter.
     #[inline]
     pub(crate) fn meets(self, other: TimeFootprint) -> bool {
         let one_way = |a: TimeFootprint, b: TimeFootprint| {
@@ -95,7 +96,7 @@ struct Of {
     /// no window is open.
     window_ns: Option<u64>,
     /// The windows that were open when the coroutine's wait began and still are open. Each entry has
-    /// the window's actor and the longest chain that the window had seen then.
+    /// the window's actor and the longest chain that the window had seen when the wait began.
     wait: Vec<(u8, u64)>,
 }
 
@@ -126,7 +127,7 @@ impl Time {
         &mut self.of[usize::from(actor)]
     }
 
-    /// Records that an actor requests a step.
+    /// Records that an actor requests a step of time.
     pub(crate) fn ask(&mut self, actor: u8, asked: Asked) {
         self.at(actor).asked = Some(asked);
     }
@@ -151,18 +152,18 @@ impl Time {
         seen_ns < lease_ns || self.has(Planted::WaitsForgotten)
     }
 
-    /// Returns the actor that waits for the answer whether its window was shorter.
+    /// Returns the actor that waits for the answer whether its window was shorter than its lease.
     pub(crate) fn closing(&self) -> Option<u8> {
         let is_closing = |of: &Of| matches!(of.asked, Some(Asked::Close { .. }));
         self.of.iter().position(is_closing).map(|actor| actor as u8)
     }
 
-    /// Returns whether the actor is about to take a step.
+    /// Returns whether the actor has requested a step of time.
     pub(crate) fn is_asked(&self, actor: u8) -> bool {
         self.of[usize::from(actor)].asked.is_some()
     }
 
-    /// Takes a step. Returns the footprint of the step.
+    /// Takes a step of time. Returns the footprint of the step.
     pub(crate) fn take(&mut self, actor: u8, step: TimeStep) -> TimeFootprint {
         let none = TimeFootprint::NONE;
         let asked = self.at(actor).asked.take().expect(
@@ -203,7 +204,7 @@ impl Time {
         all.filter_map(|(actor, of)| of.window_ns.map(|ns| (actor as u8, ns))).collect()
     }
 
-    /// Closes the window of an actor, so no wait counts in the window any more.
+    /// Closes the window of an actor, so later waits do not count in the window.
     fn close(&mut self, actor: u8) {
         self.at(actor).window_ns = None;
         self.of.iter_mut().for_each(|of| of.wait.retain(|(window, _)| *window != actor));
@@ -223,16 +224,16 @@ impl Time {
         }
     }
 
-    /// Removes the windows and waits of an actor that will never be polled again.
+    /// Removes the window and the wait of an actor that the explorer will never poll again.
     pub(crate) fn leave(&mut self, actor: u8) {
         self.close(actor);
         *self.at(actor) = Of::default();
     }
 
-    /// Returns whether an actor's step is taken without a choice. The opening of a window is taken
-    /// without a choice if no other actor may begin a wait, because then no actor can tell when the
-    /// window opens. The beginning of a wait is always taken without a choice, because a later
-    /// beginning leads to nothing new.
+    /// Returns whether an actor's step is taken without a choice. The explorer opens a window without
+    /// a choice if no other actor may begin a wait, because then no actor can observe when the window
+    /// opens. The explorer always begins a wait without a choice, because a later beginning leads to
+    /// nothing new.
     fn is_at_once(&self, actor: u8, others_begin: bool) -> bool {
         let of = &self.of[usize::from(actor)];
         match of.asked {
@@ -243,7 +244,7 @@ impl Time {
         }
     }
 
-    /// Returns the digest of open windows, begun waits and answers not yet fetched.
+    /// Returns the digest of open windows, begun waits and answers that no coroutine has fetched.
     pub(crate) fn digest(&self) -> Digest {
         let mut sum: Digest = 0;
         for (actor, of) in self.of.iter().enumerate() {
@@ -321,7 +322,7 @@ impl Machine {
         }
     }
 
-    /// Calls `each` for the steps of time that one actor may take.
+    /// Calls `each` with each step of time that one actor may take.
     pub(crate) fn time_steps(&self, actor: u8, mut each: impl FnMut(Transition)) {
         for step in self.time.steps_of(actor.into()) {
             each(Transition::Time { actor, step });

@@ -1,8 +1,8 @@
 //! Tests the rule of windows and waits against real moments of time.
 //!
-//! Invariant checked: [`Moments`], which does not know the rule, decides whether a sequence of steps
-//! with its answers could happen. The rule offers every possible answer. As long as no other window was
-//! found shorter, the rule offers no impossible answer.
+//! Invariant checked: [`Moments`], which does not use the rule, decides whether clocks could show a
+//! sequence of steps with its answers. The rule of the explorer allows every possible answer. As long
+//! as no other window was found shorter than its lease, the rule allows no impossible answer.
 
 use super::config::Planted;
 use super::moments::Moments;
@@ -12,16 +12,16 @@ use tarn_fabric::rng::{Rng, seeded};
 
 const ACTORS: u8 = 4;
 const STEPS: usize = 24;
-/// The numbers of drawn cases of each kind.
+/// The numbers of random cases of each kind.
 #[derive(Default, Debug)]
 struct Counts {
     shorter: u64,
     refused: u64,
-    /// The number of alarms. An alarm is an impossible answer that the rule offered after another
-    /// window had been found shorter.
+    /// The number of alarms. An alarm is an impossible answer that the rule allowed after another
+    /// window had been found shorter than its lease.
     alarms: u64,
-    /// The number of alarms in runs in which no wait is shorter than a lease. The next field counts the
-    /// alarms in runs in which all lengths are equal.
+    /// The number of alarms in runs in which no wait is shorter than a lease. The field
+    /// `alarms_of_one` counts the alarms in runs in which all lengths are equal.
     alarms_of_leases: u64,
     alarms_of_one: u64,
 }
@@ -30,7 +30,7 @@ struct Counts {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lengths {
     Any,
-    /// No wait is shorter than a lease. In the next variant all leases and waits have one length.
+    /// No wait is shorter than a lease.
     OfLeases,
     One,
 }
@@ -50,7 +50,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Takes a step of one actor. Returns an error if the rule was wrong about this step.
+    /// Takes a step of one actor. Returns an error if the rule and [`Moments`] disagree about this
+    /// step.
     fn step(&mut self, rng: &mut Rng, counts: &mut Counts) -> Result<(), &'static str> {
         let actor = rng.random_range(0..ACTORS);
         let mine = self.open[usize::from(actor)];
@@ -148,8 +149,8 @@ fn time_offers_exactly_the_possible_steps() {
     let (verdict, counts) = hold_against_time(None, 20_000);
     println!("{counts:?}");
     assert_eq!(verdict, Ok(()));
-    // An alarm happens, for example, if one wait spans two overlapping windows and is as long as both
-    // windows together.
+    // An alarm happens, for example, if one wait spans two overlapping windows and is as long as the
+    // two windows together.
     assert!(counts.alarms_of_leases > 0 && counts.alarms_of_one == 0, "{counts:?}");
     assert!(counts.shorter > 10_000 && counts.refused > 1_000, "{counts:?}");
 }

@@ -1,4 +1,5 @@
-//! The events of one execution, step by step. The events contain enough data to draw the execution.
+//! The events of one execution, step by step. The events contain enough data to draw a diagram of the
+//! execution.
 //!
 //! Invariant: `number` counts transitions from 1 and never falls. All events that one transition caused
 //! have the number of that transition. A trace is a function of model, configuration and schedule.
@@ -54,9 +55,10 @@ pub enum What {
         len_bytes: usize,
         /// The number of the step in which the round was posted.
         posted: u32,
-        /// The words that the piece touches, before it was executed.
+        /// The contents of the words that the piece touches, before the piece was executed.
         before: Vec<u64>,
-        /// The words that the piece touches, after it was executed. A READ saw the words in `before`.
+        /// The contents of the words that the piece touches, after the piece was executed. A READ saw
+        /// the words in `before`.
         after: Vec<u64>,
     },
     /// A round's batch to one node was refused, or the rest of the batch was cut off.
@@ -118,7 +120,7 @@ pub enum What {
         /// The receiver.
         to: Endpoint,
     },
-    /// A datagram has arrived. The receiver of the datagram has not read it yet.
+    /// A datagram has arrived. The receiver has not read the arrived datagram yet.
     MessageDelivered {
         /// The number of this datagram among its sender's datagrams.
         message: u32,

@@ -1,9 +1,10 @@
-//! Transitions that may happen next, and the cases in which the order of two transitions matters.
+//! Transitions that may happen next, and the rule that says whether the order of two transitions
+//! matters.
 //!
 //! Invariant: a transition's name depends only on the past of its actor, never on the steps of other
-//! actors. So the name means the same transition on all paths. [`Footprint::meets`] may say "yes"
-//! needlessly. [`Footprint::meets`] never says "no" if the two transitions could lead to another state
-//! in the other order.
+//! actors. So the name means the same transition on all paths. [`Footprint::meets`] may return true
+//! although the order of two transitions does not matter. [`Footprint::meets`] never returns false if
+//! the two transitions could lead to another state in the other order.
 
 use super::memory::LineId;
 use super::time::{TimeFootprint, TimeStep};
@@ -13,7 +14,7 @@ use super::time::{TimeFootprint, TimeStep};
 pub(crate) enum Transition {
     /// An actor is polled for the first time, or continues with its next transaction.
     Start { actor: u8 },
-    /// An actor that has something new to see is polled.
+    /// An actor for which something new has happened is polled.
     Poll { actor: u8 },
     /// A line or an atomic of a round is executed, or a revocation takes effect.
     Piece { actor: u8, round: u32, verb: u16, line: u16 },
@@ -59,30 +60,30 @@ impl Transition {
 }
 
 /// The largest number of lines and parts of local memory in a footprint. A footprint with more lines
-/// and parts meets every other footprint.
+/// and parts than this number meets every other footprint.
 const LINES: usize = 12;
 
 /// The lines, actors and events that a transition touched, together with all steps that immediately
-/// followed from it.
+/// followed from the transition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Footprint {
     /// The actors that posted, landed, saw or lost something, one bit per actor.
     pub(crate) actors: u64,
-    /// The lines: the line number, shifted left by one. The lowest bit says whether the line was
-    /// changed.
+    /// The touched lines. Each element is a line number, shifted left by one, and its lowest bit says
+    /// whether the line was changed.
     lines: [u32; LINES],
     line_count: u8,
-    /// The round (actor and number) of which the transition landed a piece, if the transition did
-    /// nothing else.
+    /// The round (actor and number) of which the transition landed a piece, if the transition had no
+    /// other effect.
     round: Option<(u8, u32)>,
     rounds: u8,
-    /// The steps of windows and waits.
+    /// The steps of windows and waits that the transition took.
     pub(crate) time: TimeFootprint,
     /// Whether a coroutine was polled.
     pub(crate) polled: bool,
     /// Whether a registered object changed.
     pub(crate) shares_changed: bool,
-    /// Whether a transaction began. The next field says whether a transaction ended.
+    /// Whether a transaction began. The field `ended` says whether a transaction ended.
     pub(crate) began: bool,
     pub(crate) ended: bool,
     /// Whether the transition uses a budget of faults.
@@ -135,7 +136,7 @@ impl Footprint {
         }
     }
 
-    /// Records that these actors were touched by something other than a piece of one round.
+    /// Records that the transition touched these actors by an effect other than a piece of one round.
     #[inline]
     pub(crate) fn actor(&mut self, actors: u64) {
         self.actors |= actors;
@@ -163,7 +164,7 @@ impl Footprint {
         self.rounds == 1 && other.rounds == 1 && self.round == other.round
     }
 
-    /// Returns whether the order of the two transitions may matter.
+    /// Returns whether the order of two transitions with these footprints may matter.
     pub(crate) fn meets(&self, other: &Footprint) -> bool {
         let lines = |it: &Footprint| it.lines;
         let (mine, theirs) = (lines(self), lines(other));
@@ -182,9 +183,9 @@ impl Footprint {
                 .any(|a| theirs[..usize::from(other.line_count)].iter().any(|b| collide(*a, *b)))
     }
 
-    /// Returns the footprint that this transition may have after `other`, which it does not meet. The
-    /// last piece of a round lets its actor continue. A piece that was not the last one may be the last
-    /// one after `other`.
+    /// Returns the footprint that this transition may have after `other`, which this transition does
+    /// not meet. The last piece of a round lets the round's actor continue. A piece that was not the
+    /// round's last piece may become the last piece after `other`.
     #[must_use]
     pub(crate) fn after(mut self, other: &Footprint, has_shares: bool) -> Footprint {
         if self.actors & other.actors != 0 && !self.polled {

@@ -1,9 +1,9 @@
-//! Runs one execution after the other on one machine. A `World` owns the coroutines, polls them and
-//! takes transitions.
+//! Runs one execution after the other on one simulated machine (`Machine`). A `World` owns the
+//! coroutines, polls them and takes transitions.
 //!
-//! Invariant: no part of the machine is borrowed while a coroutine runs. A coroutine of a dead node is
-//! never polled again. A dead node's coroutine is dropped at the end of its execution, when it cannot
-//! reach the machine.
+//! Invariant: a `World` holds no borrow of its machine while a coroutine runs. A coroutine of a dead
+//! node is never polled again. A dead node's coroutine is dropped at the end of its execution, when
+//! it cannot reach the machine.
 
 use super::Model;
 use super::actor::{Coroutine, Trigger};
@@ -37,10 +37,10 @@ pub(crate) struct World {
     pub(super) remains: RefCell<Option<Remains>>,
     /// The text of a panic, if a coroutine panicked.
     pub(crate) panicked: RefCell<Option<String>>,
-    /// The position of each transition among the enabled ones. The positions are kept only while an
-    /// execution is recorded.
+    /// The position of each taken transition among the enabled transitions. The `World` keeps these
+    /// positions only while it records an execution.
     pub(crate) recorded: RefCell<Option<Vec<u32>>>,
-    /// All transitions of the execution, including those that were taken without a choice.
+    /// All transitions of the execution, including the transitions that were taken without a choice.
     pub(crate) taken: RefCell<Vec<Transition>>,
 }
 
@@ -59,7 +59,7 @@ impl World {
         })
     }
 
-    /// Loads the memory. The function is called once.
+    /// Loads the memory. The explorer calls this function once.
     pub(crate) fn load(self: &Rc<World>, model: &dyn Model) {
         model.load(&ExploreFabric::new(Rc::clone(self)));
         self.machine.borrow_mut().memory.keep();
@@ -99,7 +99,7 @@ impl World {
         self.names.borrow().clone()
     }
 
-    /// Takes one transition alone. The transition must be enabled.
+    /// Takes one transition, without the steps that may follow it. The transition must be enabled.
     pub(crate) fn take(&self, transition: Transition) {
         self.record(transition);
         self.machine.borrow_mut().steps += 1;
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// Takes a start together with the first landing that may be chosen.
+    /// Takes the start of an actor together with the first landing of a piece of the actor's rounds.
     fn start(&self, actor: u8) {
         let (declared, from) = {
             let machine = self.machine.borrow();
@@ -220,20 +220,22 @@ impl World {
         self.force_landing(actor, from);
     }
 
-    /// Demands that the actor's last step is followed immediately by another step, if the last step may
-    /// also be taken later. The step that follows is the first landing of the actor's rounds from
-    /// number `from` on, or the actor's next step of time.
+    /// If the actor's last step may also be taken later, demands that another step of the actor
+    /// follows immediately. This other step is the first landing of the actor's rounds from number
+    /// `from` on, or the actor's next step of time.
     fn force_landing(&self, actor: u8, from: u32) {
         let has_shares = self.has_shares();
         let machine = &mut *self.machine.borrow_mut();
-        // If a transaction has ended in this step, a later start would also end the transaction later.
-        // So the start may not be moved.
+        // If a transaction has ended in this step, a later start would also end the transaction
+        // later. So the explorer must not move the start.
         let has_ended =
             machine.footprint.ended && !machine.config.reduction.has(Planted::EndsForgotten);
-        // A wait that begins later counts in more windows, so the beginning of a wait may not be moved.
+        // A wait that begins later counts in more windows, so the explorer must not move the
+        // beginning of a wait.
         let has_begun = machine.footprint.time.has_begun()
             && !machine.config.reduction.has(Planted::BeginningsMoved);
-        // If the start happened later, the round about which the actor asks would already have landed.
+        // If the start happened later, the detached round about which the actor asks might already
+        // have landed.
         let may_be_later = !has_ended && !has_begun && !machine.may_ask(actor);
         if machine.alone(has_shares) >> actor & 1 == 1 && may_be_later {
             let mut has_pieces = false;
@@ -253,7 +255,8 @@ impl World {
             machine.is_awaited(Trigger::Lost(dead)).then_some(Forced::StartAfter(dead));
     }
 
-    /// Polls coroutines and lands pieces as long as no actor can tell at which moment they happen.
+    /// Polls coroutines and lands pieces as long as no actor can observe at which moment these steps
+    /// happen.
     pub(crate) fn settle(&self) {
         let has_shares = self.has_shares();
         while self.panicked.borrow().is_none() && self.machine.borrow().steps < STEPS_MAX {
@@ -328,7 +331,7 @@ impl World {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");
                 *self.panicked.borrow_mut() = Some(text.to_string());
-                // The values that the coroutine captured may be in any state after a panic. No code
+                // The values that the coroutine captured may be in any state after a panic. Nothing
                 // reads the captured values again.
                 std::mem::forget(coroutine);
                 None
@@ -336,7 +339,7 @@ impl World {
         }
     }
 
-    /// Runs the coroutines of dead nodes to their end. Every round of such a coroutine ends in
+    /// Runs the coroutines of dead nodes to their end. Every round of a dead node's coroutine ends in
     /// `Fenced`.
     pub(crate) fn post_mortem(&self) {
         self.machine.borrow_mut().is_detached = true;
@@ -366,8 +369,8 @@ impl Machine {
         let group = self.life_of(actor).actors;
         self.footprint.actor(group);
         self.footprint.polled = true;
-        // A coroutine may know how often it was polled. Coroutines that share local memory may know the
-        // order of their polls.
+        // A coroutine may know the number of its polls. Coroutines that share local memory may know
+        // the order of their polls.
         self.observe(mix(0x9011, 0));
         self.polled = Polled { news: is_start, ..Polled::default() };
         let state = &mut self.actors[usize::from(actor)];

@@ -1,8 +1,8 @@
 //! Reads and writes of simulated memory.
 //!
 //! Invariant: a read uses the replica's own line, if the replica has one, and otherwise the shared
-//! image. A write first copies the line for the replica and then changes the copy. Nearly all verbs
-//! access whole words in one line, and these verbs take the short path.
+//! image. A replica's first write to a line copies the line, and then changes the copy. Nearly all
+//! verbs access whole words in one line, and for these verbs the code has a short path.
 
 use super::lines::{self, LINE_WORDS};
 use super::own::OwnLines;
@@ -73,7 +73,7 @@ impl Memory {
         self.write_in_line(place, words, words.len());
     }
 
-    /// Writes words into one line. The caller is about to write `run` words from this place on.
+    /// Writes words into one line. The caller is about to write `run` words from `place` on.
     #[inline(always)]
     fn write_in_line(&mut self, place: Place, words: &[u64], run: usize) {
         let index = match self.own(place).get(place.line()) {
@@ -84,8 +84,8 @@ impl Memory {
         copy_words(&mut line[place.word()..][..words.len()], words);
     }
 
-    /// Writes several lines. Lines that are adjacent in the run are written together. Lines that were
-    /// first written together are adjacent.
+    /// Writes several lines. The function writes lines that are adjacent in the replica's run
+    /// together. Lines that were first written together are adjacent.
     #[inline(never)]
     fn write_lines(&mut self, mut place: Place, mut words: &[u64]) {
         if self.loading {
@@ -126,8 +126,8 @@ impl Memory {
         }
     }
 
-    /// Replaces an aligned word by the value that `change` returns, if it returns one. Returns the old
-    /// word.
+    /// Replaces an aligned word by the value that `change` returns, if `change` returns a value.
+    /// Returns the word's old value.
     #[inline(always)]
     pub(crate) fn change_word(&mut self, place: Place, change: impl Fn(u64) -> Option<u64>) -> u64 {
         let Some(index) = self.own(place).get(place.line()) else {
@@ -176,7 +176,8 @@ impl Memory {
         index
     }
 
-    /// Makes room for one more line of a page. The caller is about to write the lines up to `last`.
+    /// Makes room for one more line of a page in the replica's run. The caller is about to write the
+    /// lines up to `last`.
     #[inline(always)]
     fn make_line(&mut self, place: Place, last: usize) -> u32 {
         self.copies += 1;
@@ -192,7 +193,8 @@ impl Memory {
         own.run() + count
     }
 
-    /// Makes room for a line after the `count` existing lines, and for the lines that will follow.
+    /// Makes room for one line after the `count` existing lines, and for the further lines that the
+    /// caller will write.
     #[inline]
     fn make_room(&mut self, own: OwnLines, count: u32, line: usize, last: usize) -> OwnLines {
         if count != 0 && count < 1 << own.class() {

@@ -1,7 +1,7 @@
 //! Room for packed pages: runs of words. A 32-bit number names each run.
 //!
-//! Invariant: each run lies within one chunk. A run that was given back is used again for a run of the
-//! same length. The run that was given back last is used first.
+//! Invariant: each run lies within one chunk. The arena reuses a run that was given back for a run of
+//! the same length. Among free runs of one length, the run that was given back last is used first.
 
 use super::chunks::Chunks;
 use super::words::CHUNK_WORDS;
@@ -54,7 +54,8 @@ impl Arena {
         self.free[words].push(index);
     }
 
-    /// Returns the number of bytes handed out so far, including the bytes that were given back.
+    /// Returns the number of bytes that the arena has handed out so far, including the bytes that
+    /// were given back.
     pub(super) fn bytes(&self) -> u64 {
         self.earlier_bytes + ((CHUNK_WORDS + self.next - self.end) * 8) as u64
     }

@@ -1,8 +1,9 @@
 //! Room for pages and lines: chunks of memory that never change their addresses.
 //!
-//! Invariant: words are numbered through all chunks. A chunk has 16 MiB, and the machine provides its
-//! pages when they are first accessed. Images and lines are in chunks with the same numbering. So a
-//! prefetch needs only the number, and need not know whether the number means an image or a line.
+//! Invariant: words are numbered through all chunks. A chunk has 16 MiB. The operating system
+//! provides the pages of a chunk when they are first accessed. Images and lines are in chunks with
+//! the same numbering. So a prefetch needs only the number of a word, and need not know whether the
+//! word belongs to an image or to a line.
 
 use super::words::{CHUNK_WORDS, Chunk};
 use crate::prefetch::prefetch_range;

@@ -1,9 +1,9 @@
 //! Room for lines that a replica has written: runs of one, two, four or eight lines. The name of a run
 //! is the number of its first line.
 //!
-//! Invariant: each run lies within one chunk, and each line is aligned to a cache line of this machine.
-//! A run that was given back is used again for a run of the same number of lines. The run that was
-//! given back last is used first.
+//! Invariant: each run lies within one chunk, and each line is aligned to a cache line of this
+//! machine. The allocator reuses a run that was given back for a run of the same number of lines.
+//! Among free runs of one length, the run that was given back last is used first.
 
 use super::chunks::Chunks;
 use super::own::RUN_MASK;
@@ -60,7 +60,8 @@ impl Lines {
         self.free[class as usize].push(from);
     }
 
-    /// Returns the number of bytes handed out so far, including the bytes that were given back.
+    /// Returns the number of bytes that the allocator has handed out so far, including the bytes that
+    /// were given back.
     pub(super) fn bytes(&self) -> u64 {
         let current = if self.end == 0 { 0 } else { CHUNK_LINES + self.next - self.end };
         ((self.earlier_lines + current) * LINE_WORDS * 8) as u64

@@ -1,11 +1,12 @@
-//! The memory of all memory nodes. This machine provides memory only for the parts that are written.
+//! The memory of all memory nodes. The machine that runs the simulation provides memory only for the
+//! parts that are written.
 //!
 //! Invariant: the initial contents of a byte are a function of its address, and the same at every
-//! replica. The initial contents are [`InitialContents`], overwritten by the bytes stored while
-//! loading. All replicas share one image of the initial contents. The first write to a line at one
-//! replica makes a copy of the line for this replica. So a database costs its packed image once, not
-//! once per replica, and a run costs only the lines that it changes. A spare node does not share the
-//! image. A spare node holds zeros at all places that have not been written.
+//! replica. The initial contents are the [`InitialContents`], overwritten by the bytes that loaders
+//! store. All replicas share one image of the initial contents. The first write to a line at one
+//! replica makes a copy of the line for this replica. So a database takes the space of its packed
+//! image once, not once per replica. A run takes only the space of the lines that it changes. A spare
+//! node does not share the image. A spare node holds zeros at all places that have not been written.
 //! `docs/design/0007-simulated-memory.md` and `0008-simulator-speed.md` give the reasons.
 //!
 //! ```text
@@ -46,7 +47,7 @@ pub const PAGE_WORDS: usize = PAGE_BYTES / 8;
 const LINE_BYTES: usize = LINE_WORDS * 8;
 const PAGE_LINES: usize = PAGE_BYTES / LINE_BYTES;
 
-/// The contents of memory before it is written.
+/// The contents that memory has before the first write.
 pub trait InitialContents {
     /// Fills the page at `offset_bytes` of `group`. The caller fills the page with zeros before the
     /// call. Each call for the same page must write the same words.
@@ -60,7 +61,7 @@ impl InitialContents for Zeros {
     fn fill(&self, _: GroupId, _: u64, _: &mut [u64; PAGE_WORDS]) {}
 }
 
-/// A replica of a group: one copy of the group's bytes.
+/// Names one replica of a group, which is one copy of the group's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replica {
     /// The replica group.
@@ -69,7 +70,7 @@ pub struct Replica {
     pub index: u16,
 }
 
-/// The amount of this machine's memory that the simulated memory occupies.
+/// The amount of memory that the simulated memory occupies on the machine that runs the simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MemoryUse {
     /// The number of bytes of the tables of pages.
@@ -79,7 +80,7 @@ pub struct MemoryUse {
     /// The number of lines that replicas have written. A line counts once for each replica that has
     /// written it.
     pub copies: u64,
-    /// The number of bytes of these lines that replicas have written.
+    /// The number of bytes that the lines in `copies` occupy.
     pub copy_bytes: u64,
 }
 
@@ -97,8 +98,8 @@ pub struct Memory {
     group_bytes: u64,
     copies: u64,
     loading: bool,
-    /// The number of copies of a group that share the image. Copies with this index or a higher one do
-    /// not share the image.
+    /// The number of copies of a group that share the image. Copies with this index or a higher index
+    /// do not share the image.
     sharing: u16,
 }
 
@@ -189,7 +190,8 @@ impl Memory {
     /// Copies bytes out of the memory.
     ///
     /// # Panics
-    /// If the memory has no such bytes. The other accesses below panic in the same case.
+    /// If the memory does not have the requested bytes. The other accesses of this type panic in the
+    /// same case.
     pub fn read(&mut self, replica: Replica, offset_bytes: u64, out: &mut [u8]) {
         let place = self.there(replica, offset_bytes, out.len());
         self.read_bytes(place, out);
@@ -237,7 +239,8 @@ impl Memory {
         self.chunks.prefetch_two(line.unwrap_or(image));
     }
 
-    /// Returns the amount of this machine's memory that this memory occupies.
+    /// Returns the amount of memory that the simulated memory occupies on the machine that runs the
+    /// simulation.
     pub fn usage(&self) -> MemoryUse {
         MemoryUse {
             table_bytes: size_of_val(self.table.as_slice()) as u64,
@@ -247,7 +250,7 @@ impl Memory {
         }
     }
 
-    /// Returns whether the copy at this place began empty.
+    /// Returns whether the copy at this place belongs to a spare node, so it began with zeros.
     #[inline(always)]
     fn began_empty(&self, place: Place) -> bool {
         place.copy() >= self.sharing

@@ -1,5 +1,5 @@
-//! The lines of a page that a replica has copied for itself, and the places of these lines. One word of
-//! the table of pages describes them.
+//! The lines of a page that a replica has copied for itself, and the places of these lines. One word
+//! of the table of pages describes the lines of one page and one replica.
 //!
 //! Invariant: the replica's own lines of a page lie in one run, in the order in which they were made. A
 //! line has at most one place in the run.
@@ -12,7 +12,7 @@ use super::PAGE_LINES;
 
 /// Number of bits in a run's number.
 const RUN_BITS: u32 = 30;
-/// The largest number of a run.
+/// The largest number that can name a run.
 pub(super) const RUN_MASK: u32 = (1 << RUN_BITS) - 1;
 
 /// The replica's own lines of one page.
@@ -61,19 +61,19 @@ impl OwnLines {
         self.0 as u32 & RUN_MASK
     }
 
-    /// Returns the class of the run: the run has room for two to the power of this many lines.
+    /// Returns the class of the run: a run of class `c` has room for two to the power of `c` lines.
     #[inline(always)]
     pub(super) fn class(self) -> u32 {
         self.0 as u32 >> RUN_BITS
     }
 
-    /// Returns the same lines at the same places of another run.
+    /// Returns a description of the same lines at the same places of another run.
     #[inline(always)]
     pub(super) fn moved(self, run: u32, class: u32) -> OwnLines {
         OwnLines(self.0 >> 32 << 32 | u64::from(class << RUN_BITS | run))
     }
 
-    /// Returns the own lines together with one more line at a free place.
+    /// Returns a description of the own lines and one more line, which gets a free place.
     #[inline(always)]
     pub(super) fn with(self, line: usize, place: u32) -> OwnLines {
         OwnLines(self.0 | u64::from(place + 1) << (32 + 4 * line))

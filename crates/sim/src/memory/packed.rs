@@ -1,7 +1,7 @@
 //! A packed page: a map of the page's words that are not zero, followed by these words.
 //!
-//! Invariant: packing and unpacking a page gives the same page. Loaded tables are mostly zeros (free
-//! slots, padding, free locks), so a packed page needs a fifth of the space of a plain one.
+//! Invariant: a page that is packed and then unpacked is unchanged. Loaded tables are mostly zeros
+//! (free slots, padding, free locks), so a packed page needs a fifth of the space of a plain page.
 
 use super::PAGE_WORDS;
 use super::arena::{Arena, RunIndex};
@@ -30,12 +30,13 @@ pub(super) fn unpack(chunks: &Chunks, index: RunIndex, page: &mut [u64; PAGE_WOR
     }
 }
 
-/// Unpacks the words of a page from word number `first` on. The words are at most one line.
+/// Unpacks the words of a page from word number `first` on. The number of words is at most the number
+/// of words in a line.
 #[inline(always)]
 pub(super) fn unpack_words(chunks: &Chunks, index: RunIndex, first: usize, out: &mut [u64]) {
     let run = chunks.tail(index as usize);
-    // A page of zeros has no run. In this case `run` begins with a word of another object, and this
-    // word is ignored.
+    // A page of zeros has no run. For a page of zeros `run` begins with a word of another object, and
+    // the code ignores this word.
     let map = if index == ZEROS { 0 } else { run[0] };
     let before = map & ((1 << first) - 1);
     let mut next = 1 + before.count_ones() as usize;

@@ -1,8 +1,9 @@
-//! The place of bytes: an entry of the table of pages, a replica's word of this entry, and a position
-//! in the page.
+//! The place of bytes in simulated memory. A place names an entry of the table of pages, a replica's
+//! word of this entry, and a position in the page.
 //!
-//! Invariant: a place is one word, computed once from a target when its verb is posted. The prefetches
-//! and the execution of the verb use it. A place has no meaning in another memory.
+//! Invariant: a place is one word, computed once from a target when its verb is posted. The
+//! prefetches and the execution of the verb use this place. A place is valid only in the memory for
+//! which it was computed.
 //!
 //! ```text
 //! 63                                32 31          25 24        9 8          0
@@ -18,7 +19,7 @@ const AT_BITS: u32 = PAGE_BYTES.trailing_zeros();
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// The place that means that no memory has the bytes.
+    /// The place of bytes that no memory has.
     pub(crate) const NOWHERE: Place = Place(u64::MAX);
 
     /// Returns the place of byte `at` of the page whose entry begins at `entry`, at replica number
@@ -28,7 +29,8 @@ impl Place {
         Place(u64::from(entry) << 32 | (u64::from(index) + 1) << AT_BITS | at as u64)
     }
 
-    /// Returns the place `bytes` bytes later. `stride` is the number of words in an entry.
+    /// Returns the place that is `bytes` bytes after this place. `stride` is the number of words in
+    /// an entry.
     #[inline(always)]
     pub(super) fn plus(self, bytes: usize, stride: usize) -> Place {
         let at = self.at() + bytes;
@@ -37,7 +39,7 @@ impl Place {
         Place(page | (at % PAGE_BYTES) as u64)
     }
 
-    /// Returns the place `bytes` bytes earlier, in the same line.
+    /// Returns the place that is `bytes` bytes before this place, in the same line.
     #[inline(always)]
     pub(super) fn minus(self, bytes: usize) -> Place {
         debug_assert!(bytes <= self.in_line());

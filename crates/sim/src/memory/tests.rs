@@ -82,8 +82,8 @@ fn replicas_share_until_they_are_written() {
     assert_eq!((memory.usage().copies, memory.usage().copy_bytes), (1, 64));
 }
 
-/// A million accounts in the layout of SmallBank (24 of 64 bytes, every second slot free) must use less
-/// than a fifth of the memory that one plain copy needs.
+/// A million accounts in the layout of SmallBank (24 of 64 bytes are used, and every second slot is
+/// free) must use less than a fifth of the memory that one plain copy needs.
 #[test]
 fn an_image_of_records_is_small() {
     let accounts = 1_000_000u64;

@@ -1,14 +1,14 @@
 //! Words that are all zero at first, in huge pages if this machine has huge pages.
 //!
-//! Invariant: a value owns its words and hands them out as slices only, so borrowing is checked as for
-//! any vector. With pages of 4 KiB, each random access to a gigabyte of memory needs a walk of the page
-//! tables. Pages of 2 MiB avoid most of these walks.
+//! Invariant: a value owns its words and hands them out as slices only, so the compiler checks
+//! borrows of the words as for any vector. With pages of 4 KiB, each random access to a gigabyte of
+//! memory needs a walk of the page tables. Pages of 2 MiB avoid most of these walks.
 
 use std::ptr::NonNull;
 use tarn_fabric::local::{Backing, Mapping};
 
-/// The smallest number of bytes that is mapped. Smaller memory is allocated on the heap, so that a
-/// small cluster is created and dropped quickly.
+/// The smallest number of bytes that is mapped from the operating system. Smaller memory is allocated
+/// on the heap, so that a small cluster is created and dropped quickly.
 const MAPPED_BYTES_MIN: usize = 1 << 20;
 
 /// The number of words in one chunk.
@@ -34,12 +34,13 @@ impl Chunk {
     #[inline(always)]
     #[allow(unsafe_code, reason = "a mapping is a pointer")]
     pub(super) fn words(&self) -> &[u64; CHUNK_WORDS] {
-        // SAFETY: `start` points to as many initialised words (zeroed pages, aligned to their size).
-        // `_mapping` keeps them in place, and no other value points to them. `&self` borrows the words.
+        // SAFETY: `start` points to `CHUNK_WORDS` initialised words (zeroed pages, aligned to their
+        // size). `_mapping` keeps the words in place, and no other value points to the words. `&self`
+        // borrows the words.
         unsafe { self.start.as_ref() }
     }
 
-    /// Returns all words, mutable.
+    /// Returns all words as a mutable slice.
     #[inline(always)]
     #[allow(unsafe_code, reason = "a mapping is a pointer")]
     pub(super) fn words_mut(&mut self) -> &mut [u64; CHUNK_WORDS] {
@@ -88,12 +89,12 @@ impl Words {
     #[allow(unsafe_code, reason = "a mapping is a pointer")]
     pub(super) fn as_slice(&self) -> &[u64] {
         // SAFETY: `start` points to `len` initialised words (a vector's, or zeroed pages, aligned to
-        // their size). `_owner` keeps them in place, and no other value points to them. `&self` borrows
-        // the words.
+        // their size). `_owner` keeps the words in place, and no other value points to the words.
+        // `&self` borrows the words.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// Returns all words, mutable.
+    /// Returns all words as a mutable slice.
     #[inline(always)]
     #[allow(unsafe_code, reason = "a mapping is a pointer")]
     pub(super) fn as_mut_slice(&mut self) -> &mut [u64] {

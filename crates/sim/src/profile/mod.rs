@@ -1,9 +1,9 @@
 //! Hardware profiles: the costs of processors, NICs, links and clocks. Each constant names its source.
 //!
-//! Invariant: the model contains no number of its own. Every cost is read from a profile. A profile
-//! names for each number the publication from which the number was read, or marks the number as derived
-//! or assumed. A profile that names an unknown constant, lacks one, or gives an impossible value is
-//! refused.
+//! Invariant: the model contains no number of its own. Every cost is read from a profile. For each
+//! number, a profile names the publication from which the number was read, or marks the number as
+//! derived or assumed. The simulator refuses a profile that names an unknown constant, lacks a
+//! constant, or gives an impossible value.
 
 mod error;
 mod sections;
@@ -87,7 +87,7 @@ pub struct Profile {
     pub link: Link,
     /// The properties of clocks.
     pub clock: Clock,
-    /// The costs of machines that restart.
+    /// The times that a machine needs to restart.
     pub cluster: Cluster,
     /// The constants that were set after the profile was read. The list is empty in a profile as
     /// published.
@@ -190,8 +190,9 @@ impl Profile {
         all
     }
 
-    /// Returns the profile with one number replaced (`nic.read_mops`, for example). Sweeps use this
-    /// function. The function also shows how much a result depends on an assumed constant.
+    /// Returns the profile with one number replaced (`nic.read_mops`, for example). Sweeps over the
+    /// values of a constant use this function. Such a sweep shows how much a result depends on an
+    /// assumed constant.
     ///
     /// # Errors
     /// The name is unknown, or the value is not allowed.
@@ -199,8 +200,8 @@ impl Profile {
         self.set(key, &value.to_string())
     }
 
-    /// Returns the profile with one constant replaced by `text`. The text is a number, or the name of a
-    /// form.
+    /// Returns the profile with one constant replaced by `text`. The text is a number, or the name of
+    /// a choice (for example of an atomic unit).
     ///
     /// # Errors
     /// The same errors as [`Profile::with`].
@@ -233,13 +234,15 @@ impl Profile {
     }
 }
 
-/// Replaces a number. Returns the old value, or the allowed values if the new value is not allowed.
+/// Replaces the number of a constant. Returns the old value, or the allowed values if the new value
+/// is not allowed.
 fn number(constant: &mut Constant<f64>, text: &str) -> Result<String, String> {
     let value = text.parse().map_err(|_| "a number".to_owned())?;
     Ok(replace(constant, value, text).to_string())
 }
 
-/// Replaces a form. Returns the old value, or the allowed values if the new value is not allowed.
+/// Replaces the choice of a constant that is not a number. Returns the old value, or the allowed
+/// values if the new value is not allowed.
 fn form<T: Serialize + serde::de::DeserializeOwned>(
     constant: &mut Constant<T>,
     text: &str,

@@ -44,43 +44,45 @@ section! {
         switch_ns: 0 to 100_000,
         /// The time to create one work request of a doorbell batch.
         post_verb_ns: 0 to 100_000,
-        /// The time to ring a doorbell that no other thread uses. Each batch rings once.
+        /// The time to ring a doorbell that no other thread uses. A thread rings once per batch.
         doorbell_ns: 0 to 100_000,
         /// The number of doorbell registers of a node. The node's threads are assigned to the registers
         /// in turn.
         doorbell_registers: 1 to 65536,
-        /// The number of registers that belong to one thread each. The first threads of a node get
-        /// these registers. At least one register always remains to be shared.
+        /// The number of doorbell registers that belong to one thread each. The first threads of a
+        /// node get these registers. At least one register always remains to be shared.
         doorbell_private_registers: 0 to 65536,
         /// The extra cost of ringing a doorbell register that several threads share.
         doorbell_shared_ns: 0 to 100_000,
-        /// The further cost of a shared doorbell register for each thread beyond the first that shares
-        /// it.
+        /// The extra cost of a ring for each further thread, beyond the first, that shares the
+        /// doorbell register.
         doorbell_handoff_ns: 0 to 100_000,
         /// The time to find one completion. Batches are signalled selectively, so each batch has one
         /// completion.
         poll_completion_ns: 0 to 100_000,
         /// The time to send one message.
         send_message_ns: 0 to 1_000_000,
-        /// The time to receive one message: to find its completion and to give its buffer back.
+        /// The time to receive one message: the thread finds the message's completion and gives the
+        /// message's buffer back.
         receive_message_ns: 0 to 1_000_000,
         /// The time to hand a message to its handler.
         handler_ns: 0 to 1_000_000,
-        /// The time of a coordinator's own work for one try of a transaction.
+        /// The processor time that a coordinator itself needs for one try of a transaction.
         transaction_ns: 0 to 10_000_000,
-        /// The time of a coordinator's own work for each record of the transaction.
+        /// The processor time that a coordinator itself needs for each record of the transaction.
         record_ns: 0 to 10_000_000,
-        /// The further time of a coordinator's own work for each record that the transaction changes.
+        /// The extra processor time that a coordinator itself needs for each record that the
+        /// transaction changes.
         written_record_ns: 0 to 10_000_000,
-        /// The time of a coordinator's own work for one try that reads all records together, without a
-        /// working set.
+        /// The processor time that a coordinator itself needs for one try that reads all records
+        /// together, without a working set.
         together_ns: 0 to 10_000_000,
-        /// The time of a coordinator's own work for each record of a transaction that reads all records
-        /// together.
+        /// The processor time that a coordinator itself needs for each record of a transaction that
+        /// reads all records together.
         together_record_ns: 0 to 10_000_000,
         /// The time of one lookup in a table of the compute node.
         local_lookup_ns: 0 to 100_000,
-        /// The time of one compare-and-swap on memory of the compute node.
+        /// The time of one compare-and-swap on the compute node's own memory.
         local_atomic_ns: 0 to 100_000,
     }
 }
@@ -95,7 +97,7 @@ section! {
         /// The largest payload that is sent inline, in bytes. The NIC fetches larger payloads from the
         /// requester's memory by a second DMA.
         inline_max_bytes: 0 to 65536,
-        /// How long the second DMA occupies the transmit side.
+        /// How long the second DMA, which fetches a large payload, occupies the transmit side.
         second_dma_ns: 0 to 100_000,
         /// The number of work requests in flight that the NIC keeps on chip.
         work_queue_entries: 1 to 1_000_000,
@@ -103,8 +105,8 @@ section! {
         work_queue_miss_ns: 0 to 100_000,
         /// The time from the doorbell to the transmit side.
         issue_ns: 0 to 1_000_000,
-        /// The time from the responder's pipeline to the responder's link: access to the memory behind
-        /// PCIe.
+        /// The time from the responder's pipeline to the responder's link. In this time the NIC
+        /// accesses the memory behind PCIe.
         respond_ns: 0 to 1_000_000,
         /// The time from the requester's link to a completion that the requester's processor can see.
         complete_ns: 0 to 1_000_000,
@@ -133,9 +135,9 @@ section! {
         bandwidth_gbps: 0.001 to 100_000,
         /// The payload of one packet, in bytes.
         mtu_bytes: 64 to 65536,
-        /// The time over the cables for one way.
+        /// The time that a packet needs over the cables for one way.
         propagation_ns: 0 to 1_000_000_000,
-        /// The time through the switch.
+        /// The time that a packet needs through the switch.
         switch_ns: 0 to 1_000_000_000,
     }
 }
@@ -151,7 +153,7 @@ section! {
 }
 
 section! {
-    /// The time of the steps that a machine needs when it restarts.
+    /// The times of the steps that a machine takes when it restarts.
     Cluster, "cluster", {
         /// The time to register the machine's memory with its NIC.
         reregister_ms: 0 to 1_000_000,

@@ -1,4 +1,4 @@
-//! Tests that the built-in profiles are complete, and that a bad profile is refused by the name of its
+//! Tests that the built-in profiles are complete, and that the error for a bad profile names the bad
 //! constant.
 
 use super::*;

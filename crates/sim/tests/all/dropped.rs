@@ -30,8 +30,8 @@ fn write(round: &mut Round, to: Target, value: u64) {
     round.write(to, lines, LINES * 64);
 }
 
-/// Sends a round and drops it after `pause`, if the round is not done by then. Returns whether the
-/// round was dropped.
+/// Sends a round and drops its future after `pause`, if the round is not done by then. Returns
+/// whether the round was dropped.
 async fn drop_after(by: &Port, round: &mut Round, pause: Nanos) -> bool {
     let mut execute = pin!(by.execute(round));
     let mut sleep = pin!(by.sleep(pause));
@@ -50,8 +50,8 @@ async fn look(by: &Port, from: Target) -> [u64; LINES] {
     std::array::from_fn(|line| round.word(seen.plus(line * 64)))
 }
 
-/// Drops rounds after pauses of every length. Reads the lines immediately after each drop, and again
-/// much later. Counts the dropped rounds.
+/// Drops rounds after pauses of every length. The function reads the lines immediately after each
+/// drop, and again much later. Counts the dropped rounds.
 async fn drop_and_look(by: &Port, seed: u64, dropped: &Cell<u32>) {
     for value in 1..25 {
         let mut round = Round::new();
@@ -80,9 +80,9 @@ fn verbs_after_a_dropped_round_land_after_it() {
     }
 }
 
-/// Coroutines of one thread share its connections. If one coroutine drops its round, the rounds that
-/// other coroutines had sent before stay concurrent with the dropped round. Each coroutine still sees
-/// its own rounds in order.
+/// Coroutines of one thread share the thread's connections. If one coroutine drops its round, the
+/// rounds that other coroutines had sent before stay concurrent with the dropped round. Each
+/// coroutine still sees its own rounds in order.
 #[test]
 fn coroutines_beside_a_dropped_round_go_on() {
     let dropped = Cell::new(0);
@@ -127,7 +127,7 @@ fn a_coroutine_that_drops_and_yields_goes_on() {
     }
 }
 
-/// A value that posts one more round when its coroutine is dropped.
+/// A value of a coroutine. When the coroutine is dropped, this value posts one more round.
 struct Last<'a>(&'a Port);
 
 impl Drop for Last<'_> {
@@ -197,16 +197,16 @@ fn no_verb_passes_a_dropped_round_in_any_order() {
     }
 }
 
-/// Explores a dropped round to two memory nodes. In every order, later rounds execute after the dropped
-/// round's batch at each node. If the dropped round's batch at one node is done, no round waits at that
-/// node.
+/// Explores a dropped round to two memory nodes. In every order, later rounds execute after the
+/// dropped round's batch at each node. If the dropped round's batch at one node is done, later rounds
+/// need not wait at that node.
 #[test]
 fn a_dropped_round_holds_back_only_its_own_connection_at_each_node() {
     let write = |node, line| Op::Write { node, line, lines: 1, fenced: false };
     let read = |node, line| Do::Round(vec![Op::Read { node, line, lines: 1 }]);
     let dropped = Do::Dropped(vec![write(0, 0), write(1, 0)]);
-    // The dropper writes line 1 of the first node after its READ at this node. The READ follows the
-    // dropped WRITE.
+    // The actor `dropper` writes line 1 of the first node after its READ at this node. At this node
+    // the READ executes after the dropped WRITE.
     let dropper = vec![dropped, read(0, 0), Do::Round(vec![write(0, 1)]), read(1, 0)];
     let looker = vec![read(0, 1), read(1, 0)];
     let toy = Toy::new(&[program(vec![dropper]), program(vec![looker])], 2, 2);
@@ -219,8 +219,8 @@ fn a_dropped_round_holds_back_only_its_own_connection_at_each_node() {
             assert_eq!(outcome.memory, [1000, 1000, 1000, 0], "{outcome:?}");
         }
         let looks: BTreeSet<&[u64]> = outcomes.iter().map(|it| &it.logs[1][..]).collect();
-        // One of the seen results shows that the dropped WRITE had landed at one node while the batch
-        // to the other node was still in flight.
+        // In one of these results, the dropped WRITE had landed at one node while the batch to the
+        // other node was still in flight.
         let all: [&[u64]; 4] = [&[0, 0], &[0, 1000], &[1000, 0], &[1000, 1000]];
         assert_eq!(looks, BTreeSet::from(all), "{reduction:?}");
     }

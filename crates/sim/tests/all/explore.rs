@@ -1,5 +1,5 @@
-//! Compares the explorer with plain enumeration: the outcomes are the same, and planted mistakes are
-//! noticed.
+//! Compares the explorer with plain enumeration: both find the same outcomes, and the comparison
+//! notices planted mistakes.
 //!
 //! Invariant checked: every reduction covers all outcomes of plain enumeration, and reaches no other
 //! outcomes.
@@ -13,7 +13,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeSet;
 use tarn_sim::explore::{Bounds, ExploreConfig, FaultBudget, Planted, Reduction};
 
-/// Returns an outcome that the reduction missed, or one that plain enumeration does not reach.
+/// Compares two sets of outcomes. The error shows an outcome that the reduction missed, or an outcome
+/// that plain enumeration does not reach.
 fn compare(plain: &BTreeSet<Outcome>, reduced: &BTreeSet<Outcome>) -> Result<(), String> {
     for outcome in plain {
         if !reduced.contains(outcome) && !reduced.iter().any(|it| it.covers(outcome)) {
@@ -52,7 +53,7 @@ fn every_reduction_reaches_the_outcomes_of_plain_enumeration() {
     }
 }
 
-/// The largest number of states of a drawn toy program. Toys with more states are skipped.
+/// The largest number of states of a random toy program. The test skips toys with more states.
 const DRAWN_STATES: u64 = 6_000;
 /// The largest number of states of a toy program that was written by hand. All toys written by hand
 /// have fewer states.

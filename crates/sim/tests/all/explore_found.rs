@@ -1,8 +1,8 @@
 //! Tests of the results of an exploration: violations that can be replayed and shrunk, bounds, and the
 //! end of dead coroutines.
 //!
-//! Invariant checked: a schedule that was printed and parsed leads to the same trace and verdict. Every
-//! cut is reported.
+//! Invariant checked: a schedule that was printed and parsed leads to the same trace and verdict. The
+//! explorer reports every execution that a bound has cut.
 
 use crate::common::cases::{read, write};
 use crate::common::toy::{Do, Op, Toy, program};
@@ -11,8 +11,8 @@ use tarn_sim::explore::{
     shrink,
 };
 
-/// A program without a lock: if both actors read before either actor has written, both add to the same
-/// old value.
+/// A program without a lock: if both actors read before either actor has written, both actors add to
+/// the same old value.
 fn unlocked() -> Toy {
     let add = || {
         let look = Do::Round(vec![read(0, 0), read(0, 1)]);
@@ -50,8 +50,8 @@ fn a_violation_replays_and_shrinks() {
     }
 }
 
-/// The execution with the violation is the first execution that shows which lines are shared. After
-/// that execution fewer pieces land immediately.
+/// The execution with the violation is the first execution that shows which lines are shared. In
+/// later executions fewer pieces land immediately.
 #[test]
 fn a_violation_found_before_sharing_is_known_replays() {
     let actor = || program(vec![vec![Do::Round(vec![read(0, 0), write(0, 1)])]; 2]);

@@ -1,9 +1,9 @@
 //! Small tests of leases, in every order of events. A reader reads two records in a window that was
-//! shorter than its lease. A reader within its lease has seen all of a writer's work or none of it, if
-//! every writer waits for the length of the lease after taking its locks.
+//! shorter than its lease. Every writer waits for the length of the lease after it has taken its
+//! locks. Then a reader within its lease has seen all of a writer's writes or none of these writes.
 //!
-//! Invariant checked: if one rule is omitted, the explorer finds a torn read. One word of a record says
-//! whether the record is locked and how often it was written.
+//! Invariant checked: if a program breaks one rule for leases, the explorer finds a torn read. One
+//! word of a record says whether the record is locked and how often it was written.
 
 use crate::common::cases::{budget, is_all, read, write};
 use crate::common::timed::{LONGER, SHORTER, Timed, changes, lock_or_write, reader, writer};
@@ -77,8 +77,8 @@ fn a_wait_from_before_the_locks_were_acknowledged_is_found() {
     assert!(is_found(&without_faults(reader(Close(10)), &[early])));
 }
 
-/// Two writers write one record each, at the same time. The wait of one writer does not count for the
-/// other writer, and need not count.
+/// Two writers write one record each, at the same time. The wait of one writer does not count as a
+/// wait of the other writer, and need not count.
 #[test]
 fn concurrent_writers_keep_readers_in_lease_consistent() {
     let one = |line| {
@@ -87,7 +87,7 @@ fn concurrent_writers_keep_readers_in_lease_consistent() {
     };
     let outcomes = without_faults(reader(Close(10)), &[one(0), one(1)]);
     let saw = |log: [u64; 3]| outcomes.iter().any(|it| it.logs[0] == log);
-    // Each record either was written before the window opened, or was not written within the window.
+    // Each record was written before the window opened, or was not written within the window.
     assert!(saw([0, 2, SHORTER]) && saw([2, 0, SHORTER]) && saw([2, 2, SHORTER]));
     let shorter = without_faults(reader(Close(11)), &[one(0), one(1)]);
     assert!(shorter.is_superset(&outcomes));
@@ -101,11 +101,11 @@ fn with_words(close: Timed, words: &[(u16, u64)]) -> BTreeSet<Outcome> {
     without_faults(reader, &[writer(&[Begin, Load(1), EndLoaded]), changes(words)])
 }
 
-/// The lease is lowered from 20 to 10. The reader and the writer both use each word before one of them
-/// uses the next word.
+/// The lease is lowered from 20 to 10. The words change in steps. Both the reader and the writer use
+/// the word of a step before either of them uses the word of the next step.
 const LOWERED: [(u16, u64); 4] = [(0, 1), (1, 1), (0, 2), (1, 2)];
-/// The lease is raised from 10 to 20. The reader and the writer both use each word before one of them
-/// uses the next word.
+/// The lease is raised from 10 to 20. The words change in steps. Both the reader and the writer use
+/// the word of a step before either of them uses the word of the next step.
 const RAISED: [(u16, u64); 4] = [(0, 3), (1, 3), (0, 4), (1, 4)];
 
 #[test]
@@ -116,8 +116,8 @@ fn a_lease_that_has_changed_is_not_believed() {
     assert!(is_found(&with_words(CloseLoaded, &LOWERED)), "the word at the start is believed");
 }
 
-/// The lease word is 20 at both ends of a window, and was 10 in between. In this test the smaller of
-/// the two words that the reader has seen does not protect the reader.
+/// The lease is 20 when a window opens and when it closes, and was 10 in between. Using the shorter
+/// one of the two leases that the reader has seen does not protect this reader.
 #[test]
 fn a_lease_that_has_changed_and_changed_back_is_not_believed() {
     let words = [LOWERED, RAISED].concat();
@@ -131,9 +131,9 @@ fn a_lease_word_that_moves_on_before_all_nodes_use_it_is_found() {
     assert!(is_found(&with_words(CloseCompared(0), &[(1, 2), (0, 2)])), "in one step");
 }
 
-/// An actor finishes a transaction of a dead writer that had only taken its locks. After the actor has
-/// seen that nothing else was written, it waits, as the dead writer would have waited. If any part was
-/// written, the dead writer had already waited.
+/// An actor finishes a transaction of a dead writer that had only taken its locks. If the actor sees
+/// that the dead writer had written no record, the actor waits, as the dead writer would have waited.
+/// If the dead writer had written any record, it had already waited.
 #[test]
 fn recovery_that_finishes_an_unwritten_transaction_waits() {
     let both = |op: fn(u16, u16) -> Op| Do::Round(vec![op(0, 0), op(0, 1)]);
@@ -142,8 +142,8 @@ fn recovery_that_finishes_an_unwritten_transaction_waits() {
         let steps = [vec![Do::Revoke(1), both(read)], waits, vec![both(write)]].concat();
         Program { after: Some(1), spared: true, ..program(vec![steps]) }
     };
-    // This code selects executions by the words that the finisher found. With fewer locks found, the
-    // finisher would not have written.
+    // This code selects executions by the words that the finishing actor found. If it had found fewer
+    // locks, the finishing actor would not have written.
     let after_death = |waits: &[Timed], found: [u64; 2]| {
         let reader = Program { spared: true, ..reader(Close(10)) };
         let outcomes = all(&[reader, writer(&[Begin, End(10)]), finishes(waits)], budget(1, 0, 0));
@@ -159,8 +159,8 @@ fn recovery_that_finishes_an_unwritten_transaction_waits() {
     assert!(begun.iter().any(has_new) && begun.iter().any(is_torn));
 }
 
-/// One wait spans two overlapping windows and is as long as both together. The rule allows this order,
-/// but no clock can show it.
+/// One wait spans two overlapping windows and is as long as the two windows together. The explorer's
+/// rule allows this order, but no clock can show this order.
 #[test]
 fn an_order_that_no_clock_shows_differs_from_one_that_a_clock_shows() {
     let window = |mine, theirs| {

@@ -1,7 +1,9 @@
-//! How NICs share their parts in timed mode. Verbs of a batch follow one another through the parts. No
-//! work waits for work that arrives later, and no part is busy for longer than the time that passes.
+//! How NICs share their parts in timed mode. Verbs of a batch follow one another through the parts of
+//! a NIC. No work waits for work that arrives later, and no part is busy for longer than the time
+//! that passes.
 //!
-//! Invariant checked: shapes and orders, not the constants of a profile.
+//! Invariant checked: the tests compare ratios and orders of times, and do not check the constants of
+//! a profile.
 
 use crate::common::{at, fabric, port};
 use tarn_fabric::address::{Address, GroupId, NodeSlot};
@@ -78,8 +80,8 @@ fn verbs_of_a_batch_overlap() {
 fn a_busy_node_does_not_delay_another_s_answers() {
     let fabric = fabric("cx3-56g", Mode::Timed, 1);
     let mut scheduler = Scheduler::new(&fabric);
-    // Memory node 0 has a backlog of many round trips. One thread on compute node 0 and many threads on
-    // other nodes send requests to it.
+    // One thread on compute node 0 and many threads on other nodes send requests to memory node 0. So
+    // memory node 0 has a backlog of many round trips.
     for (slot, threads) in [(0, 1), (1, 8), (2, 8), (3, 8)] {
         for thread in 0..threads {
             let busy = port(&fabric, slot, thread);
@@ -106,7 +108,8 @@ fn a_busy_node_does_not_delay_another_s_answers() {
     assert!(far > 10 * near, "the busy node is behind: {far} and {near} ns");
 }
 
-/// Returns the rate at which `threads` threads on four compute nodes swap `words` different words.
+/// Returns the rate at which `threads` threads on four compute nodes execute compare-and-swaps on
+/// `words` different words.
 fn swaps_mops(profile: &str, threads: u16, words: u64) -> f64 {
     let fabric = fabric(profile, Mode::Timed, 1);
     let mut scheduler = Scheduler::new(&fabric);

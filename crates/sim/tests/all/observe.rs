@@ -1,4 +1,4 @@
-//! An observer changes nothing, and the simulation shows it the path of a round in order.
+//! An observer does not change a run. The simulation shows the observer the path of a round in order.
 
 use crate::common;
 use crate::common::*;
@@ -90,7 +90,7 @@ fn an_observed_run_is_the_same_run_and_its_rounds_are_shown_in_order() {
         assert!(times.is_sorted(), "{said}: {times:?}");
     }
     // The batch that was posted first arrives at the time that the observer was shown. The round is
-    // complete when its last answer is seen.
+    // complete when the requester's processor sees the last answer.
     assert_eq!(notes[0].1[2], notes[2].1[0]);
     assert_eq!(notes[1].1[2], notes[3].1[0]);
     assert_eq!(notes[4].1[0], notes[2].1[3].max(notes[3].1[3]));

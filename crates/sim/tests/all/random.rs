@@ -1,4 +1,5 @@
-//! Random mode: all orders that the contract allows happen, and no order that the contract forbids.
+//! Tests of random mode: all orders that the contract allows happen, and no order that the contract
+//! forbids happens.
 
 use crate::common::{at, compute, fabric, port};
 use std::cell::RefCell;
@@ -27,8 +28,8 @@ fn lines_of(round: &mut Round, value: u64) -> BufferOffset {
     lines
 }
 
-/// One node writes four lines again and again, and another node reads them. Each line is whole, and
-/// every mixture of old and new lines is seen.
+/// One node writes four lines again and again, and another node reads them. Each line that the reader
+/// sees is whole, and the reader sees every mixture of old and new lines.
 #[test]
 fn lines_are_whole_and_land_in_any_order() {
     let mixtures = RefCell::new(BTreeSet::new());
@@ -68,8 +69,8 @@ fn lines_are_whole_and_land_in_any_order() {
     assert_eq!(mixtures.len(), (1 << LINES) - 1, "every mixture, but for none new: {mixtures:?}");
 }
 
-/// Sends a READ and a WRITE of one word in one batch. Returns whether the READ ever saw the value of
-/// its own batch's WRITE.
+/// Sends a READ and a WRITE of one word in one batch. Returns whether the READ ever saw the value
+/// that the WRITE of its own batch wrote.
 async fn overtakes(by: &Port, is_fenced: bool) -> bool {
     let mut round = Round::new();
     let mut overtook = false;
@@ -124,7 +125,7 @@ fn later_rounds_come_after_a_detached_one() {
     }
 }
 
-/// Rounds that have no order between them overtake one another.
+/// Rounds whose order the contract does not fix overtake one another.
 #[test]
 fn rounds_of_two_coroutines_are_concurrent() {
     let passed = (0..20).any(|seed| {
@@ -239,9 +240,9 @@ fn equal_seeds_give_equal_runs() {
     }
 }
 
-/// A protocol that relies on time sees its node's clock. The reading of the clock never falls, the true
-/// time lies within its interval, and a sleep is measured by the node's clock. The clocks of two nodes
-/// differ by no more than the bounds allow.
+/// A protocol that relies on time reads its node's clock. The reading of the clock never falls. The
+/// true time lies within the interval that the node computes, and the node's clock measures sleeps.
+/// The clocks of two nodes differ by no more than the bounds allow.
 #[test]
 fn nodes_see_their_own_clocks() {
     let mut apart = 0;
@@ -278,14 +279,15 @@ fn nodes_see_their_own_clocks() {
             let mine = seen.iter().filter(|(of, ..)| *of == slot).map(|(.., now)| *now);
             assert!(mine.is_sorted(), "seed {seed}: the clock of node {slot} fell");
         }
-        // In the order of true time, some later readings of another node's clock are lower than earlier
-        // ones. Readings that are compared without their intervals would be misleading.
+        // In the order of true time, some later readings of one node's clock are lower than earlier
+        // readings of another node's clock. Readings that are compared without their intervals would
+        // be misleading.
         apart += u32::from(!seen.iter().map(|(.., now)| *now).is_sorted());
     }
     assert!(apart > 20, "clocks differed in {apart} of 30 runs");
 }
 
-/// If torn lines are planted, readers see half of one value and half of the next value.
+/// If the bug of torn lines is planted, readers see half of one value and half of the next value.
 #[test]
 fn planted_torn_lines_are_torn() {
     let torn = (0..20).any(|seed| {

@@ -14,7 +14,7 @@ use tarn_sim::scheduler::{Ended, Scheduler};
 
 const LINES: usize = 4;
 
-/// Returns the contents of the four lines, while no coroutine runs.
+/// Reads the first word of each of the four lines, while no coroutine runs.
 fn look(fabric: &SimFabric) -> Vec<u64> {
     let mut round = Round::new();
     let lines = round.read(at(1024), LINES * 64);
@@ -22,8 +22,8 @@ fn look(fabric: &SimFabric) -> Vec<u64> {
     round.words(lines, LINES * 8).to_vec()
 }
 
-/// Node 0 writes four lines again and again until it is refused. Node 1 revokes node 0's access in the
-/// middle, and reads the lines as soon as the revocation is answered.
+/// Node 0 writes four lines again and again until the memory node refuses a WRITE. Meanwhile node 1
+/// revokes node 0's access, and reads the lines as soon as the revocation is answered.
 fn run(mode: Mode, seed: u64) -> (Nanos, u64, bool) {
     let fabric = fabric("cx5-100g", mode, seed);
     let (writer, other) = (port(&fabric, 0, 0), port(&fabric, 1, 0));

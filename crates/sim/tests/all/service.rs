@@ -1,7 +1,9 @@
-//! Nodes that answer calls: their highest rate, and how long a caller waits.
+//! Tests of service nodes, which answer calls: the highest rate of calls, and how long a caller
+//! waits.
 //!
-//! Invariant checked: the rate is the number of cores divided by the cost of a call, and waits are as
-//! long as queueing theory predicts. The cost of a call is measured and not taken from the profile.
+//! Invariant checked: the highest rate of calls is the number of cores divided by the cost of a call.
+//! Callers wait as long as queueing theory predicts. The cost of a call is measured and not taken
+//! from the profile.
 
 use crate::common::{config, fabric, port};
 use rand::RngExt as _;
@@ -19,7 +21,8 @@ use tarn_sim::usage::{Part, Usage};
 
 const ADD: HandlerId = HandlerId(3);
 
-/// A configuration under which no call is sent again. A call that waits continues to wait.
+/// A configuration of calls under which a caller never sends a call again, however long the call
+/// waits.
 fn patient() -> RpcConfig {
     RpcConfig { retransmit_after: Nanos(1_000_000_000), ..RpcConfig::default() }
 }
@@ -121,11 +124,11 @@ fn a_node_answers_as_many_calls_as_its_cores_have_time_for() {
     }
 }
 
-/// With Poisson arrivals, equal service times and one queue for each core, the mean wait is ρs / 2(1 −
-/// ρ), by the formula of Pollaczek and Khinchine. Users that think cause slightly shorter waits than
-/// Poisson arrivals, because waiting users do not call. With 500 users for each core the difference is
-/// 4 % of the wait at the highest load of this test. The tolerance is 12 % of the wait, plus 30 ns for
-/// the time that the callers' own processors add.
+/// The arrivals are Poisson, service times are equal, and each core has one queue. Then the mean wait
+/// is ρs / 2(1 − ρ), by the formula of Pollaczek and Khinchine. Users that think cause slightly
+/// shorter waits than Poisson arrivals, because waiting users do not call. With 500 users for each
+/// core the difference is 4 % of the wait at the highest load of this test. The tolerance is 12 % of
+/// the wait, plus 30 ns for the time that the callers' own processors add.
 #[test]
 fn calls_to_a_busy_core_wait_as_queueing_theory_says() {
     const USERS: u16 = 1_000;

@@ -1,5 +1,5 @@
-//! The simulated cluster in timed mode: latencies and rates are those measured on the hardware, and
-//! order and faults are those of the contract.
+//! The simulated cluster in timed mode: latencies and rates equal the values measured on the
+//! hardware, and orders and faults obey the contract.
 
 use crate::common::{self, at, config, fabric, port};
 use std::cell::Cell;
@@ -117,8 +117,8 @@ fn the_report_names_the_pipeline_as_the_limit() {
 }
 
 /// Returns how many million READs per second `threads` threads of one node execute. Each thread posts
-/// eight READs, rings the doorbell for each READ, and waits for all of them. The published measurement
-/// uses the same loop.
+/// eight READs, rings the doorbell for each READ, and waits for all eight READs. The published
+/// measurement uses the same loop.
 fn rate_of_one_node(threads: u16) -> f64 {
     let fabric = fabric("cx6-200g", Mode::Timed, 1);
     let mut scheduler = Scheduler::new(&fabric);
@@ -147,9 +147,9 @@ fn rate_of_one_node(threads: u16) -> f64 {
     used.verbs as f64 / used.at.0 as f64 * 1e3
 }
 
-/// Threads share 16 doorbell registers, except the first four threads. The throughput rises up to 32
-/// threads and falls with more threads (Ren et al., "Scaling up memory disaggregated applications with
-/// SMART", ASPLOS 2024).
+/// The threads of a node share 16 doorbell registers, except the first four threads, which have
+/// registers of their own. The throughput rises up to 32 threads and falls with more threads (Ren et
+/// al., "Scaling up memory disaggregated applications with SMART", ASPLOS 2024).
 #[test]
 fn throughput_over_threads_follows_the_published_doorbell_curve() {
     let published = [
@@ -236,7 +236,7 @@ fn faults_end_rounds_in_their_errors() {
         let error = asker.execute(&mut round).await.unwrap_err();
         assert_eq!(*error, FabricError::OutOfBounds(at((1 << 20) - 4)));
         round.clear();
-        round.read(Address::new(GroupId(0), 64).at(NodeSlot(2)), 8); // group 0 has no replica there
+        round.read(Address::new(GroupId(0), 64).at(NodeSlot(2)), 8); // group 0 has no replica at node 2
         assert!(matches!(
             *asker.execute(&mut round).await.unwrap_err(),
             FabricError::OutOfBounds(_)

@@ -1,8 +1,8 @@
 //! Tests of windows and waits on clocks that drift.
 //!
 //! Invariant checked: clocks run at arbitrary rates within the bounds that the nodes assume. A reader
-//! whose window was shorter than its lease has seen all of a writer's work or none of it. If clocks
-//! drift more than the nodes assume, the reader may see half of a writer's work.
+//! whose window was shorter than its lease has seen all of a writer's writes or none of these writes.
+//! If clocks drift more than the nodes assume, the reader may see half of a writer's writes.
 
 use crate::common::{at, fabric, port};
 use rand::RngExt as _;
@@ -19,7 +19,8 @@ const LEASE: Nanos = Nanos(30_000);
 /// The bound on drift is a tenth, so that the safety margins are a large part of a lease.
 const DRIFT_PPM: u32 = 100_000;
 
-/// Two words. A word is even when it is free, and odd when it is locked.
+/// Returns the addresses of two records of one word each. A record is free when its word is even, and
+/// locked when its word is odd.
 fn records() -> [Target; 2] {
     [at(0), at(64)]
 }
@@ -70,8 +71,8 @@ async fn read(port: Port, mut rng: Rng, seen: &Seen) {
     }
 }
 
-/// Counts the reads within a lease, and the number of these reads that have seen half of a writer's
-/// work.
+/// Counts the reads within a lease. Also counts the reads within a lease that have seen half of a
+/// writer's writes.
 fn run(mode: Mode, seed: u64) -> (u64, u64) {
     let fabric = fabric("cx5-100g", mode, seed);
     let seen = Seen::default();
@@ -130,7 +131,8 @@ fn clocks_beyond_their_stated_bound_are_noticed() {
     assert!(torn > 5);
 }
 
-/// With every clock within the bounds, a wait ends neither before its time nor much later.
+/// If every clock is within the bounds, a wait ends neither before its length has passed nor much
+/// later.
 #[test]
 fn a_wait_takes_as_long_as_it_says() {
     for (mode, seed) in drifting(0).chain((0..4).map(|seed| (Mode::Timed, seed))).step_by(3) {

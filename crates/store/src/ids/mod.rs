@@ -1,7 +1,8 @@
 //! Names and numbers that all crates above use: transactions, timestamps, views, configurations, and how a
 //! transaction ends.
 //!
-//! Invariant: each kind of number is a separate type, so that code that swaps two kinds does not compile.
+//! Invariant: each kind of number is a separate type, so that code does not compile if it uses one kind of number in
+//! place of another.
 
 mod outcome;
 mod owner;
@@ -9,7 +10,7 @@ mod owner;
 pub use outcome::{AbortReason, Explanation, Failure, Resolution, TxnId, UsageError, VERDICTS_MAX};
 pub use owner::{COUNT_MAX, INCARNATIONS_MAX, OwnerTag, SLOTS_MAX, THREADS_MAX};
 
-/// A point in the order of commits. Zero is before all commits.
+/// A point in the order of commits. The timestamp 0 is before all commits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Timestamp(pub u64);
 
@@ -22,7 +23,7 @@ impl Timestamp {
     pub const MAX: Timestamp = Timestamp((1 << 62) - 1);
 }
 
-/// A configuration's number. The configuration that is opened next gets the next number.
+/// A configuration's number. Each new configuration gets the next greater number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConfigurationNumber(pub u64);
 

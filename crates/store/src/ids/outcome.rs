@@ -1,15 +1,16 @@
-//! How a transaction ends: one of three kinds, never mixed.
+//! How a transaction ends: with one of three kinds of outcomes.
 //!
-//! Invariant: an [`AbortReason`] is a decision of the protocol or of the caller, and none of the transaction's
-//! effects remains. After [`Failure::CommitUnknown`] the transaction may or may not have committed, until it is
-//! resolved. [`Failure::Fabric`] comes from the environment, and nothing was committed. A panic is a bug of Tarn.
+//! Invariant: an [`AbortReason`] is a decision of the protocol or of the caller, and no effect of the aborted
+//! transaction remains. After [`Failure::CommitUnknown`] the transaction may or may not have committed, until the
+//! caller resolves the transaction. [`Failure::Fabric`] comes from the environment, and nothing was committed. A
+//! panic is a bug of Tarn.
 
 use super::OwnerTag;
 use std::fmt;
 use tarn_fabric::error::FabricError;
 
-/// The number of outcomes of transactions in doubt that the database stores. The database stores the outcomes that
-/// were settled most recently.
+/// The number of outcomes of transactions in doubt that the database keeps. The database keeps the outcomes that were
+/// decided most recently.
 pub const VERDICTS_MAX: usize = 1 << 16;
 
 /// A transaction's name, unique across restarts. The name is the tag that the transaction's locks contain.
@@ -28,34 +29,36 @@ pub enum AbortReason {
     VersionChanged,
     /// At validation, a record that was read was locked by another transaction.
     ValidationLocked,
-    /// A bucket or node of an index changed during an insert, a delete, or a read of an absent key.
+    /// A bucket or node of an index was changed by another transaction during an insert, a delete, or a read of an
+    /// absent key.
     IndexChanged,
     /// A cached address no longer leads to the record.
     StaleAddress,
     /// A leaf of an ordered index was full. The leaf is split, and the transaction is tried again.
     LeafFull,
-    /// Another record has the key that the transaction wanted to enter in a unique index. This abort is not
-    /// retried: the caller decides.
+    /// Another record has the key that the transaction wanted to enter in a unique index. The transaction is not
+    /// retried. The caller decides whether to try again.
     UniqueViolation,
-    /// The version that a snapshot needs was discarded for newer versions.
+    /// A version that the snapshot needs was discarded to make room for newer versions.
     TooOld,
     /// A reader did not learn in time whether a version belongs to its snapshot, because the version's writer was
     /// undecided.
     Undecided,
-    /// A lock was requested from a compute node that does not own the lock's shard, or does not own it yet.
+    /// A lock was requested from a compute node that does not own the lock's shard, or does not own the shard yet.
     WrongOwner,
     /// A compute node that had granted a lock is no longer a member.
     OwnerLost,
     /// Under snapshot isolation: a record to be written has a version newer than the snapshot.
     WriteConflict,
-    /// A transaction that was declared read-only does something that needs locks. Its next try takes these locks.
+    /// A transaction that was declared read-only does something that needs locks. The next try of the transaction
+    /// takes these locks.
     NeedsLocks,
     /// The caller requested the abort.
     User,
 }
 
 impl AbortReason {
-    /// All reasons, in their order.
+    /// All abort reasons, in the order of their numbers.
     pub const ALL: [AbortReason; 15] = [
         AbortReason::LockRefused,
         AbortReason::ReadLocked,
@@ -74,7 +77,7 @@ impl AbortReason {
         AbortReason::User,
     ];
 
-    /// Whether only a change of an ordered index can end with this reason.
+    /// Whether this reason occurs only if a transaction changes an ordered index.
     pub fn needs_ordered_indexes(self) -> bool {
         matches!(self, AbortReason::LeafFull | AbortReason::UniqueViolation)
     }
@@ -106,7 +109,7 @@ impl AbortReason {
 pub struct UsageError {
     /// The name of the field or argument.
     pub field: String,
-    /// The value that the caller gave.
+    /// The value that the caller gave for the field.
     pub value: String,
     /// The values that are allowed.
     pub allowed: String,
@@ -124,9 +127,9 @@ impl std::error::Error for UsageError {}
 /// nested futures return it in a register. The engine's `Context::explanation` has further details.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The transaction was aborted, and none of its effects remains.
+    /// The transaction was aborted, and no effect of the transaction remains.
     Abort(AbortReason),
-    /// The transaction may have committed; `resolve` returns the outcome.
+    /// The transaction may have committed; the method `resolve` returns the outcome.
     CommitUnknown,
     /// The fabric failed before anything was committed.
     Fabric,
@@ -134,12 +137,13 @@ pub enum Failure {
     OutOfMemory,
     /// The deadline passed before a try succeeded.
     DeadlineExceeded,
-    /// The caller requested something that is not possible.
+    /// The caller requested an operation that is not possible.
     Usage,
 }
 
 impl Failure {
-    /// The caller's own abort. The transaction is rolled back and not retried.
+    /// Creates the failure that a transaction's body returns to abort the transaction. The transaction is rolled back
+    /// and not retried.
     pub const fn user_abort() -> Failure {
         Failure::Abort(AbortReason::User)
     }
@@ -151,8 +155,8 @@ impl Failure {
         matches!(self, Failure::Abort(reason) if !matches!(reason, User | UniqueViolation))
     }
 
-    /// Whether this failure is final and depends on the records that the transaction has read. Such a failure is
-    /// returned only if these records existed together at one moment.
+    /// Whether this failure is final and depends on the records that the transaction has read. A final failure that
+    /// depends on reads is returned only if all records that the transaction has read existed together at one moment.
     #[inline]
     pub fn rests_on_reads(self) -> bool {
         !self.is_retryable() && !matches!(self, Failure::Fabric | Failure::CommitUnknown)
@@ -197,7 +201,7 @@ pub enum Explanation {
     Unknown(TxnId),
     /// The transaction whose outcome is no longer stored.
     NoLongerKnown(TxnId),
-    /// The fabric's error.
+    /// The error that the fabric returned.
     Fabric(FabricError),
     /// The memory pool had no room for a request.
     OutOfMemory {
@@ -206,10 +210,10 @@ pub enum Explanation {
     },
     /// The deadline passed before a try succeeded.
     DeadlineExceeded {
-        /// The number of tries.
+        /// The number of tries before the deadline.
         tries: u32,
     },
-    /// The value that cannot be used.
+    /// The caller gave a value that cannot be used.
     Usage(UsageError),
 }
 
@@ -221,7 +225,7 @@ impl Explanation {
         Explanation::Usage(UsageError { field, value, allowed })
     }
 
-    /// The failure that this explains.
+    /// Returns the failure that this explanation describes.
     pub fn failure(&self) -> Failure {
         match self {
             Explanation::Unknown(_) => Failure::CommitUnknown,

@@ -1,18 +1,19 @@
 //! Owner tags name the transaction that holds a lock, and the transaction that wrote a log entry.
 //!
-//! Invariant: a tag is never zero. No two transactions have the same tag as long as anything of either remains: a
-//! lock, a log entry, or an unresolved outcome. A tag names the compute node's slot and incarnation, the thread,
-//! and a count of that thread's transactions. The count continues when another thread takes over the thread's
-//! number (`threads` of the engine). The count starts again at 0 after 2^34 transactions. By then every coordinator
-//! of the thread has long released the locks and overwritten the log of its old transactions. The one exception is
-//! a transaction in doubt that stayed unresolved for all that time. Resolving by such an old tag is not allowed.
+//! Invariant: a tag is never zero. As long as a lock, a log entry or an unresolved outcome of a transaction remains,
+//! no other transaction has the same tag. A tag names the compute node's slot and incarnation, the thread, and a
+//! count of that thread's transactions. If another thread takes over the number of a thread, it continues the count
+//! (`threads` of the engine). The count starts again at 0 after 2^34 transactions. After so many transactions, every
+//! coordinator of the thread has released the locks of its old transactions and overwritten their log entries. The
+//! only exception is a transaction in doubt that stayed unresolved during 2^34 later transactions. A caller must not
+//! resolve a transaction whose tag is so old.
 //!
-//! So a tag identifies a transaction's own words if the transaction releases these words at its end. Such words are
-//! LOCK words, marks of nodes and headers, and grants of other nodes. In data that remain after the transaction, a
-//! tag identifies the transaction's own data only together with a version. A record of OOCC is a transaction's own
-//! if both WRITER and VERSION are the transaction's. A cell of LOTUS is a transaction's own if the cell's writer is
-//! the transaction, and the cell differs from the former cell in the transaction's log. Motor's STAMP is a version
-//! and not a tag.
+//! So if a transaction releases a word at its end, the tag in that word is enough to identify the transaction. The
+//! words that a transaction releases at its end are LOCK words, marks of nodes and headers, and grants of other
+//! nodes. Data that remain after the transaction are identified only by the tag together with a version. A record of
+//! OOCC is a transaction's own if both WRITER and VERSION are the transaction's. A cell of LOTUS is a transaction's
+//! own if the cell's writer is the transaction, and the cell differs from the former cell in the transaction's log.
+//! Motor's STAMP is a version and not a tag.
 //!
 //! ```text
 //! 63 62 | 61        52 | 51          40 | 39    34 | 33                    0
@@ -39,15 +40,16 @@ pub const INCARNATIONS_MAX: usize = 1 << INCARNATION_BITS;
 /// The number of transactions of one thread in one incarnation.
 pub const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
-/// A transaction's name, and the value of its locks. The tag is never zero, because incarnations start at 1.
+/// The tag that names a transaction, and that its LOCK words contain. The tag is never zero, because incarnations
+/// start at 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerTag(u64);
 
 impl OwnerTag {
-    /// The `count`-th transaction of a thread.
+    /// Creates the tag of the `count`-th transaction of a thread.
     ///
     /// # Panics
-    /// If a field does not fit, or the incarnation is 0 (a bug of Tarn).
+    /// If an argument has more bits than its field in the tag, or if the incarnation is 0 (a bug of Tarn).
     pub fn new(node: NodeId, thread: u16, count: u64) -> OwnerTag {
         let (slot, incarnation) = (node.slot.0, node.incarnation.0);
         assert!(usize::from(slot) < SLOTS_MAX);
@@ -59,27 +61,27 @@ impl OwnerTag {
         OwnerTag((((high << THREAD_BITS) | u64::from(thread)) << COUNT_BITS) | count)
     }
 
-    /// The tag as a lock word stores it.
+    /// Returns the tag in the form in which a lock word stores it.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// The tag in a lock word. Returns `None` if the lock is free or the word is a lease
+    /// Returns the tag that a lock word contains. Returns `None` if the lock is free or the word is a lease
     /// ([`crate::layout::LockWord`]).
     #[inline]
     pub fn from_word(word: u64) -> Option<OwnerTag> {
         (word != 0 && word >> 63 == 0).then_some(OwnerTag(word))
     }
 
-    /// Reads a tag from a word that is said to be a transaction's name. Also returns `None` if no thread can have
-    /// made the tag. Valid tags have an incarnation of at least 1, and mode bits of 0.
+    /// Reads a tag from a word that is said to be a transaction's name. Returns `None` if the word contains no tag,
+    /// or a tag that no thread can have created. Valid tags have an incarnation of at least 1, and mode bits of 0.
     pub fn from_name(word: u64) -> Option<OwnerTag> {
         let tag = OwnerTag::from_word(word)?;
         (word >> MODE_SHIFT == 0 && tag.node().incarnation.0 != 0).then_some(tag)
     }
 
-    /// The compute node, with the incarnation that made the tag.
+    /// Returns the slot and the incarnation of the compute node that created the tag.
     pub fn node(self) -> NodeId {
         let slot = (self.0 >> (COUNT_BITS + THREAD_BITS + INCARNATION_BITS)) as u16;
         let incarnation = (self.0 >> (COUNT_BITS + THREAD_BITS)) as u16;
@@ -89,7 +91,7 @@ impl OwnerTag {
         }
     }
 
-    /// The number of the thread on that node.
+    /// Returns the number of the thread that created the tag, on its compute node.
     pub fn thread(self) -> u16 {
         (self.0 >> COUNT_BITS) as u16 & (THREADS_MAX - 1) as u16
     }

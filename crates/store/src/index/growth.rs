@@ -1,17 +1,18 @@
 //! Decides when and where a hash index grows: linear hashing, one bucket at a time, in a fixed order.
 //!
-//! An insert that landed in an overflow block notes its shard. The thread's next transaction first splits the
-//! bucket at the shard's split position. The split bucket need not be the bucket that overflowed. The method is
-//! Litwin's, "Linear hashing: a new tool for file and table addressing", VLDB 1980, with two differences. First,
-//! the load is controlled by a sample of buckets, because the records are not counted. (A sample at the split
-//! position would stop growth at a bucket that happens to be empty.) Second, readers correct their knowledge as the
-//! clients of LH* do (Litwin, Neimat, Schneider, SIGMOD 1993). A bucket's depth gives a lower bound of the shard's
-//! growth.
+//! An insert that was placed in an overflow block notes that its shard should grow. The next transaction of the same
+//! thread first splits the bucket at the shard's split position. The bucket that is split need not be the bucket that
+//! overflowed. The method is Litwin's, "Linear hashing: a new tool for file and table addressing", VLDB 1980, with
+//! two differences. First, Tarn estimates the load from a sample of buckets, because no node counts the records. (If
+//! the sample were only the bucket at the split position, a bucket that happens to be empty would stop growth.)
+//! Second, readers correct their knowledge of the shard's growth in the same way as the clients of LH* (Litwin,
+//! Neimat, Schneider, SIGMOD 1993). A bucket's depth gives a lower bound of the shard's growth.
 //!
-//! Invariant: this file knows no protocol. A shard is one table in one group. Its index header is written only
-//! under the header's lock, and the header's STATE only advances. A segment's address is committed before the first
-//! split that uses the segment, and never changes. The state in this file belongs to one thread and may be lost,
-//! because it decides only when to split, never correctness.
+//! Invariant: this file knows no protocol. In this file, a shard is the part of one table in one replica group. A
+//! shard's index header is written only under the header's lock, and the header's STATE only grows. A transaction
+//! commits a segment's address before the first split that uses the segment, and the address never changes. The state
+//! in this file belongs to one thread and may be lost, because it decides only when to split a bucket. The state
+//! never decides whether an answer is correct.
 
 use super::hash::LookupContext;
 use super::locate::GrowthState;
@@ -23,11 +24,12 @@ use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::rng::mix;
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// A shard grows when more than this many of 100 slots are in use.
+/// A shard grows when more than this many of every 100 slots are in use.
 pub const LOAD_PERCENT: u64 = 50;
-/// The number of requests that are ignored after the heap was found full.
+/// The number of growth requests that a thread ignores after it has found the heap full.
 const REST_WHEN_FULL: u32 = 4096;
-/// The number of requests that are ignored after the load was found low: one for each `.0` buckets, at most `.1`.
+/// The number of growth requests that a thread ignores after it has found the load low. The thread ignores one
+/// request for each `.0` buckets, and at most `.1` requests.
 const REST_WHEN_LIGHT: (u64, u64) = (32, 32);
 /// The unit of the estimated fill of a bucket: one used slot counts as this number.
 const FILL_UNIT: u64 = 256;
@@ -36,29 +38,29 @@ const SAMPLE: u64 = 8;
 /// The maximum number of buckets that one transaction splits.
 const BATCH_MAX: usize = 16;
 
-/// One table in one replica group.
+/// The part of one table that lies in one replica group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shard {
-    /// The table.
+    /// The table to which the shard belongs.
     pub table: TableId,
-    /// The group.
+    /// The replica group in which the shard lies.
     pub group: GroupId,
 }
 
-/// The result of a step of growth, if it did not fail.
+/// The result of one attempt to grow a shard, if the attempt did not fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Grown {
-    /// Buckets were split.
+    /// Some buckets of the shard were split.
     Split {
         /// The number of split buckets.
         buckets: u64,
     },
-    /// The next segment was added, so buckets can be split into it from now on.
+    /// The next segment was added, so later splits can put new buckets into this segment.
     Extended,
-    /// Nothing was changed, because the shard's load is low.
+    /// The shard was not changed, because its load is low.
     TooLight,
-    /// Nothing was changed. The shard cannot grow further, or the bucket's chain is so long that the undo log of
-    /// the split does not fit.
+    /// The shard was not changed. The shard cannot grow further, or the bucket's chain is so long that the undo log
+    /// of the split does not fit.
     TooLarge,
 }
 
@@ -66,12 +68,12 @@ pub enum Grown {
 struct ShardGrowth {
     busy: Cell<bool>,
     rest: Cell<u32>,
-    /// The average number of slots in use in a bucket, times `FILL_UNIT`.
+    /// The estimated average number of slots in use per bucket, times `FILL_UNIT`.
     fill: Cell<u64>,
-    /// The maximum number of buckets that the next transaction splits. The number is smaller after a transaction
-    /// that did not fit its log.
+    /// The maximum number of buckets that the next transaction splits. After a transaction whose changes did not fit
+    /// into its log, the number is smaller.
     batch: Cell<usize>,
-    /// The number and address of a segment that was allocated but not entered into the header.
+    /// The number and address of a segment that was allocated but not entered into the index header yet.
     spare: Cell<(usize, Address)>,
 }
 
@@ -101,19 +103,19 @@ impl Growth {
         &self.shards[usize::from(shard.table.0) * self.groups + usize::from(shard.group.0)]
     }
 
-    /// Switches growth on (the default) or off. Without growth, overflow chains become longer instead.
+    /// Switches growth on (the default) or off. While growth is off, overflow chains become longer instead.
     pub fn enable(&self, enabled: bool) {
         self.enabled.set(enabled);
         self.wanted.borrow_mut().clear();
     }
 
-    /// Whether a shard waits for growth.
+    /// Whether any shard of this thread waits for growth.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         !self.wanted.borrow().is_empty()
     }
 
-    /// Notes that an insert found its bucket full.
+    /// Notes that an insert found its bucket full, so that the shard should grow.
     #[cold]
     pub fn request(&self, shard: Shard) {
         let state = self.shard(shard);
@@ -129,32 +131,33 @@ impl Growth {
         }
     }
 
-    /// Takes the most recent request. No other coordinator of this thread works on its shard until the guard is
-    /// dropped.
+    /// Takes the most recent growth request. Until the returned guard is dropped, no other coordinator of this thread
+    /// works on the request's shard.
     pub fn take(&self) -> Option<Working<'_>> {
         let shard = self.wanted.borrow_mut().pop()?;
         self.shard(shard).busy.set(true);
         Some(Working { growth: self, shard })
     }
 
-    /// Ignores the shard's next requests, because the heap is full.
+    /// Makes this thread ignore the shard's next growth requests, because the heap is full.
     pub fn rest_when_full(&self, shard: Shard) {
         self.shard(shard).rest.set(REST_WHEN_FULL);
     }
 
-    /// The number of buckets to lock for splitting. The number is at most `room`, and at least 1.
+    /// Returns the number of buckets that the next transaction should lock and split. The number of buckets is at
+    /// most `room`, and at least 1.
     pub fn batch(&self, shard: Shard, step: &Step, buckets: u64, room: usize) -> usize {
         let wanted = self.splits_wanted(shard, step, buckets);
         wanted.min(self.shard(shard).batch.get()).min(room).max(1)
     }
 
-    /// Notes whether the transaction's changes fitted its log.
+    /// Notes whether the changes of a transaction that split buckets fitted into the transaction's log.
     pub fn note_fit(&self, shard: Shard, fitted: bool) {
         let batch = &self.shard(shard).batch;
         batch.set(if fitted { (batch.get() * 2).min(BATCH_MAX) } else { 1 });
     }
 
-    /// Notes the number of used slots in each of some buckets.
+    /// Adds to the load estimate the numbers of used slots in some buckets.
     pub fn sample(&self, shard: Shard, used: impl ExactSizeIterator<Item = usize>) {
         let state = self.shard(shard);
         let buckets = used.len().max(1) as u64;
@@ -162,8 +165,8 @@ impl Growth {
         state.fill.set((state.fill.get() * 3 + mean) / 4);
     }
 
-    /// Estimates the number of splits that would reduce the shard's load to [`LOAD_PERCENT`]. If the result is 0,
-    /// the shard's next requests are ignored.
+    /// Estimates the number of splits that would reduce the shard's load to [`LOAD_PERCENT`]. If the result is 0, the
+    /// thread ignores the shard's next growth requests.
     pub fn splits_wanted(&self, shard: Shard, step: &Step, buckets: u64) -> usize {
         let state = self.shard(shard);
         let in_use = step.before.buckets(buckets);
@@ -176,22 +179,23 @@ impl Growth {
         wanted.saturating_sub(in_use) as usize
     }
 
-    /// A segment that this thread allocated before and could not enter into the header.
+    /// Returns a segment that this thread has allocated earlier and could not enter into the index header.
     pub fn spare(&self, shard: Shard, segment: usize) -> Option<Address> {
         let (number, address) = self.shard(shard).spare.get();
         (number == segment && !address.is_null()).then_some(address)
     }
 
-    /// Keeps a segment until it is entered into the header. `Address::NULL` means that the segment was entered.
+    /// Keeps an allocated segment until a transaction has entered it into the index header. The caller passes
+    /// `Address::NULL` after the segment was entered.
     pub fn keep_spare(&self, shard: Shard, segment: usize, address: Address) {
         self.shard(shard).spare.set((segment, address));
     }
 }
 
-/// A request that is being worked on.
+/// A growth request on which a coordinator of this thread is working.
 pub struct Working<'a> {
     growth: &'a Growth,
-    /// The shard.
+    /// The shard that should grow.
     pub shard: Shard,
 }
 
@@ -201,7 +205,7 @@ impl Drop for Working<'_> {
     }
 }
 
-/// One split: the bucket that is split, and the bucket to which half of its records go.
+/// One split: the bucket that is split, and the bucket to which about half of the split bucket's records move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     /// The shard's state before the split.
@@ -214,26 +218,26 @@ pub struct Step {
     pub new: Address,
 }
 
-/// The next growth of a shard.
+/// The next change by which a shard can grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// The shard can make this split.
     Split(Step),
-    /// A segment must be added before the next split.
+    /// The shard needs one more segment before the next split.
     Extend {
         /// The segment's number, counted from 0.
         segment: usize,
-        /// The segment's size.
+        /// The size of the new segment in bytes.
         bytes: u64,
     },
-    /// The shard cannot grow, because all doublings are used.
+    /// The shard cannot grow, because it has doubled the maximum number of times.
     Full,
 }
 
 /// The contents of an index header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexHeader {
-    /// The growth of the shard.
+    /// The growth state of the shard.
     pub state: GrowthState,
     /// The address words of the segments after the first.
     pub segments: [u64; SEGMENTS_MAX],
@@ -247,8 +251,9 @@ impl IndexHeader {
         IndexHeader { state, segments: std::array::from_fn(segment) }
     }
 
-    /// Whether the header contains every segment that the state needs. A READ of several lines may return a new
-    /// STATE with old segments. A segment's address never changes, so each address that is present is correct.
+    /// Whether the header contains every segment that its growth state needs. A READ of several lines may return a
+    /// new STATE with old segments. A segment's address never changes, so each address in the image that is not 0 is
+    /// correct.
     pub fn is_complete(&self) -> bool {
         self.segments[..self.state.segments()].iter().all(|&segment| segment != 0)
     }
@@ -261,7 +266,8 @@ impl IndexHeader {
         self
     }
 
-    /// A sample of the buckets in use, chosen by `seed`. The load is estimated from this sample.
+    /// Returns a random sample of the buckets in use, chosen by `seed`. The caller estimates the load from this
+    /// sample.
     pub fn sample(
         near: LookupContext<'_>,
         table: &Table,
@@ -276,7 +282,8 @@ impl IndexHeader {
         })
     }
 
-    /// At most `count` splits, beginning with `first`, that belong to the same level as `first`.
+    /// Returns the next splits of the shard: at most `count` splits, beginning with `first`, that belong to the same
+    /// level as `first`.
     pub fn steps(
         near: LookupContext<'_>,
         table: &Table,
@@ -291,8 +298,8 @@ impl IndexHeader {
         std::iter::successors(Some(first), next).take(count).collect()
     }
 
-    /// The next growth of the shard, given a header that was read under its lock. The header's contents are added
-    /// to the view.
+    /// Returns the next change by which the shard can grow. The caller has read this header under the header's lock.
+    /// `next` also stores the header's contents in the index view.
     pub fn next(&self, near: LookupContext<'_>, table: &Table, group: GroupId) -> Next {
         let (before, buckets) = (self.state, table.geometry.buckets);
         near.view.learn(table, group, before.word(), &self.segments);
@@ -308,8 +315,8 @@ impl IndexHeader {
     }
 }
 
-/// The split of the bucket at the split position. The index view must already contain the addresses of the
-/// segments.
+/// Returns the split of the bucket at the shard's split position. The index view must already contain the addresses
+/// of the segments.
 fn step_at(near: LookupContext<'_>, table: &Table, group: GroupId, before: GrowthState) -> Step {
     let buckets = table.geometry.buckets;
     let (base, bits) = (before.split % buckets, before.split / buckets);
@@ -324,8 +331,8 @@ mod tests {
 
     const SHARD: Shard = Shard { table: TableId(1), group: GroupId(2) };
 
-    /// Then the header consists of lines like a record's lines, and recovery can identify its lines by their first
-    /// words too.
+    /// No segment's address lies in the first word of a line. So the header's lines are like a record's lines, and
+    /// recovery can identify them by their first words.
     #[test]
     fn no_segment_s_address_lies_where_a_line_begins_or_another_does() {
         let places: Vec<usize> = (0..SEGMENTS_MAX).map(Geometry::segment_at).collect();

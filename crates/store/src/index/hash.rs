@@ -1,25 +1,26 @@
-//! The hash index: records lie in their bucket, and one READ returns a key's home.
+//! The hash index: records lie in their bucket, and one READ returns the two slots in which a key probably lies.
 //!
 //! ```text
 //! bucket   | directory record, 64 B | bin 0: slot slot | bin 1: slot slot | bin 2 | bin 3 |
 //! ```
-//! Each key has a *bin*, which is two adjacent slots. The first READ returns the key's bin; at the planned load,
-//! nine of ten keys lie there. Any other key may lie in another slot of the bucket, or in the bucket's chain of
-//! overflow blocks. Overflow blocks have the shape of a bucket, and use their directory line only for NEXT. For
-//! such a key the second READ returns the directory record, then all slots, then the directory record's head again.
+//! Each key has a *bin*, which is two adjacent slots. The first READ of a lookup returns the key's bin. At the
+//! planned load, nine of ten keys lie in their bin. A key that is not in its bin may lie in another slot of the
+//! bucket, or in the bucket's chain of overflow blocks. Overflow blocks have the shape of a bucket, but use only the
+//! field NEXT of their directory line. For a key outside its bin, the second READ returns the directory record, then
+//! all slots, then the directory record's head again.
 //!
-//! In a table whose slots are `by_bucket`, keys have no homes. The first READ returns the whole bucket, and the
-//! next READs return the blocks of its chain. If a key is in none of these blocks, a second search proves that the
-//! key is absent. Published systems read buckets like this. Such buckets may have more slots than the bins
-//! ([`crate::layout::BucketShape`]).
+//! In a table whose slots are `by_bucket`, keys have no bins. In a table whose slots are `by_bucket`, the first READ
+//! of a lookup returns the whole bucket, and the next READs return the blocks of its chain. If a key is in none of
+//! these blocks, a second search proves that the key is absent. Published systems read whole buckets in this way.
+//! Buckets that are read whole may have more slots than the bins have ([`crate::layout::BucketShape`]).
 //!
-//! Invariant: a key is present in at most one slot, within the bucket that its hash and the bucket's depth name. A
-//! slot becomes used or free, and NEXT changes, only under the directory record's lock and with a new directory
-//! VERSION. A directory VERSION is at least the VERSION of every record deleted from its bucket. So "absent as of
-//! directory VERSION v" orders an absent read among the key's versions. A directory record that is unlocked and
-//! unchanged proves that the key is still absent, so there are no phantoms.
+//! Invariant: a key is in at most one slot. The key's slot lies in the bucket that the key's hash and the bucket's
+//! depth determine. A slot becomes used or free, and NEXT changes, only under the directory record's lock and with a
+//! new directory VERSION. A directory VERSION is at least the VERSION of every record deleted from its bucket. So the
+//! answer "absent as of directory VERSION v" has a place in the order of the key's versions. If the directory record
+//! is still unlocked and unchanged at validation, the key is still absent. So no phantoms are possible.
 //!
-//! Memory that was never written is zero, and a bucket of zeros is an empty bucket.
+//! Memory that was never written contains zeros, and a bucket of zeros is an empty bucket.
 
 use super::growth::IndexHeader;
 use super::locate::{IndexView, hash_of, low_bits, state_seen};
@@ -33,10 +34,10 @@ use crate::placement::replica_groups::ThreadGroups;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// The data of its compute node that a lookup needs.
+/// The data of the compute node that a lookup uses.
 #[derive(Clone, Copy)]
 pub struct LookupContext<'a> {
-    /// The tables' layouts.
+    /// The catalog, which has the layouts of all tables.
     pub catalog: &'a Catalog,
     /// The map of replica groups to memory nodes.
     pub groups: &'a ThreadGroups,
@@ -44,14 +45,14 @@ pub struct LookupContext<'a> {
     pub view: &'a IndexView,
 }
 
-/// The key that a lookup searches.
+/// The key that a lookup searches for.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     /// The key word: the key itself, or the hash of a longer key.
     pub word: u64,
     /// The position of the full key in the round's buffer, for keys longer than a word.
     pub full_key: Option<BufferOffset>,
-    /// The tag of the transaction that makes the lookup. The transaction's own locks do not block the lookup.
+    /// The tag of the transaction that makes the lookup. Locks of this transaction do not block the lookup.
     pub me: u64,
 }
 
@@ -71,22 +72,22 @@ enum Step {
 /// The result of one step of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The record was found.
+    /// The lookup has found the record.
     Found {
-        /// The slot's address.
+        /// The address of the record's slot.
         address: Address,
-        /// The position of the slot's image in the round's buffer.
+        /// The position of the image of the record's slot in the round's buffer.
         image: BufferOffset,
-        /// Whether the image is a snapshot of one moment (unless its LOCK is set). An image of a slot of several
-        /// lines that was found outside the key's home is not a snapshot of one moment. Such a slot must be read
-        /// again.
+        /// Whether the image is a snapshot of one moment, if its LOCK is free. If a slot has several lines and lies
+        /// outside the key's home, its image may not be a snapshot of one moment. If the image is not such a
+        /// snapshot, the caller must read the slot again.
         consistent: bool,
     },
-    /// The record does not exist, as of the directory's version.
+    /// The record does not exist, as of the version of the key's directory record.
     Absent,
-    /// The answer is not known yet: the caller plans the next round.
+    /// The answer is not known yet: the caller must plan the next round.
     More,
-    /// Another transaction is changing memory that had to be read, so the reader must abort.
+    /// Another transaction is changing memory that the lookup must read, so the transaction of the lookup must abort.
     Unstable,
 }
 
@@ -95,19 +96,21 @@ pub enum Answer {
 pub struct Lookup {
     /// The address of the bucket's directory record.
     pub directory: Address,
-    /// The directory's version, once the bucket was read.
+    /// The version of the directory record, once the lookup has read the bucket.
     pub directory_version: Version,
-    /// The directory's image in the round's buffer, as read under its lock.
+    /// The position of the directory record's image in the round's buffer. The image was read under the directory's
+    /// lock.
     pub directory_image: BufferOffset,
-    /// The bucket's image in the round's buffer, if all of it was read as of the directory's version.
+    /// The position of the bucket's image in the round's buffer, if the lookup has read the whole bucket as of the
+    /// directory's version.
     pub bucket_image: Option<BufferOffset>,
-    /// The last block of the bucket's chain, once the bucket was read.
+    /// The last block of the bucket's chain, once the lookup has read the bucket.
     pub tail: Address,
-    /// A free slot and its version, if a free slot was seen. The version is [`Version::NEVER`] if only the
+    /// A free slot and its version, if the lookup has seen a free slot. The version is [`Version::NEVER`] if only the
     /// fingerprints show that the slot is free.
     pub free: Option<(Address, Version)>,
-    /// Whether the absence was seen in one batch that began and ended with the same directory version. Such an
-    /// absence needs no validation.
+    /// Whether the lookup has seen the key's absence in one batch of verbs, which began and ended with the same
+    /// directory version. An absence that was seen in one such batch needs no validation.
     pub stable: bool,
     /// Whether the bucket's chain has slots of deleted records, in layouts where a deleted record keeps its slot.
     pub has_tombstones: bool,
@@ -123,7 +126,7 @@ pub struct Lookup {
 type GroupIdOrZero = u16;
 
 impl Lookup {
-    /// Starts a lookup at the key's home.
+    /// Starts a lookup whose first READ is the key's home.
     pub fn start(near: LookupContext<'_>, table: &Table, key_word: u64) -> Lookup {
         let mut lookup = Lookup::default();
         lookup.start_at_home(near, table, key_word);
@@ -144,16 +147,16 @@ impl Lookup {
         self.bucket_image = None;
     }
 
-    /// Restarts the lookup at the bucket, without the key's home: for an insert or a delete, or to read the bucket
-    /// again.
+    /// Restarts the lookup with a READ of the bucket instead of the key's home. An insert or a delete needs this
+    /// READ, or a caller that must read the bucket again.
     pub fn restart_at_bucket(&mut self) {
         self.step = Step::Bucket;
         self.bucket_image = None;
         self.free = None;
     }
 
-    /// Restarts the lookup for an insert. If the table has fingerprints, the lookup restarts at the directory
-    /// record alone. Otherwise it restarts at the bucket.
+    /// Restarts the lookup for an insert. If the table has fingerprints, the next READ returns only the directory
+    /// record. If the table has no fingerprints, the next READ returns the bucket.
     pub fn restart_for_insert(&mut self, table: &Table) {
         self.restart_at_bucket();
         if Prints::apply(table) {
@@ -161,13 +164,13 @@ impl Lookup {
         }
     }
 
-    /// Checks again an absence that the bucket's chain has shown. The next READ returns the directory record's
-    /// head, which tells whether any record has moved since the head was first read.
+    /// Begins a second check of a key that was in no block of the bucket's chain. The next READ returns the directory
+    /// record's head, which shows whether any record has moved since the lookup first read the head.
     pub fn look_again(&mut self) {
         self.step = Step::Again;
     }
 
-    /// The key's replica group.
+    /// The replica group of the key's bucket.
     pub fn group(&self) -> GroupId {
         GroupId(self.group)
     }
@@ -205,8 +208,8 @@ impl Lookup {
             self.at = round.read(target, bin_bytes);
             return;
         }
-        // One READ may return the lines of such slots in any order. So LOCK and VERSION are read separately, before
-        // and after the slots.
+        // Slots of several lines: one READ may return their lines in any order. So LOCK and VERSION are read
+        // separately, before and after the slots.
         self.at = round.reserve_lines(bin_bytes + Geometry::SLOTS_PER_BIN * 32);
         for slot in 0..Geometry::SLOTS_PER_BIN {
             let before = self.at.plus(bin_bytes + slot * 32);
@@ -252,12 +255,12 @@ impl Lookup {
             Step::Header => self.absorb_header(near, table, wanted, round),
             Step::Again => {
                 let [lock, version] = *round.array::<2>(self.at);
-                // If the transaction itself has locked the bucket since the first read, no other transaction has
-                // changed the bucket.
+                // If the transaction itself has locked the bucket since the lookup's first READ of the directory
+                // record, no other transaction has changed the bucket.
                 let is_free = lock == 0 || lock == wanted.me;
                 self.stable = is_free && version == self.directory_version.word();
                 if !self.stable {
-                    // A further search begins with the bucket.
+                    // If the caller searches again, the search begins with the bucket.
                     self.step = Step::Bucket;
                     return Answer::Unstable;
                 }
@@ -266,7 +269,7 @@ impl Lookup {
         }
     }
 
-    /// The lock word that made the last answer [`Answer::Unstable`], with its address, if a lock did.
+    /// If a lock was the reason for the last answer [`Answer::Unstable`], returns the lock's address and its word.
     pub fn met(&self, table: &Table, round: &Round) -> Option<(Address, u64)> {
         let word = |at: BufferOffset| round.word(at.plus(LOCK_AT));
         let (address, word) = match self.step {
@@ -303,8 +306,9 @@ impl Lookup {
         Answer::More
     }
 
-    /// One READ may return the lines of a block in any order. A record of one line is consistent in itself, and the
-    /// chain only grows at its end. So a found key is valid, but a key that is in no line is not proved absent.
+    /// One READ may return the lines of a block in any order. But the image of a record of one line is always
+    /// consistent, and a chain grows only at its end. So if the key is in some line, the answer is valid. If the key
+    /// is in no line, the key may still exist.
     fn absorb_whole(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
         for slot in 0..table.geometry.slots {
             let at = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
@@ -336,8 +340,8 @@ impl Lookup {
         self.absorb_block(table, wanted, round, Address::from_word(next))
     }
 
-    /// Notes the version of a directory record that was read. Returns whether the bucket's depth is the expected
-    /// depth.
+    /// Stores the version of the directory record that the lookup has read. Returns whether the bucket's depth is the
+    /// expected depth.
     fn admit(&mut self, round: &Round) -> bool {
         let depth = round.word(self.at.plus(DIRECTORY_DEPTH_AT));
         if depth != u64::from(self.depth) {
@@ -353,8 +357,9 @@ impl Lookup {
         true
     }
 
-    /// Uses the directory record alone. A directory record is one line, so its image is a snapshot of one moment.
-    /// True fingerprints without a chain prove that a key is absent; otherwise the bucket must be read.
+    /// Processes the result of a READ that returned only the directory record. A directory record is one line, so its
+    /// image is a snapshot of one moment. If the fingerprints are valid and the bucket has no chain, they can prove
+    /// that a key is absent. If the directory record does not prove the absence, the lookup must read the bucket.
     fn absorb_directory(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
         let lock = round.word(self.at.plus(LOCK_AT));
         if lock != 0 && lock != wanted.me {
@@ -373,7 +378,8 @@ impl Lookup {
         Answer::Absent
     }
 
-    /// Searches the slots of one block, and decides whether the chain must be followed.
+    /// Searches the slots of one block for the key, and decides whether the lookup must read the next block of the
+    /// chain.
     fn absorb_block(
         &mut self,
         table: &Table,
@@ -412,7 +418,7 @@ impl Lookup {
         Answer::More
     }
 
-    /// Whether a slot of the block being read belongs to the key's own bin.
+    /// Whether a slot of the block that the lookup is reading belongs to the key's own bin.
     fn is_home(&self, slot: usize) -> bool {
         self.block == self.directory && slot / Geometry::SLOTS_PER_BIN == usize::from(self.bin)
     }
@@ -428,8 +434,8 @@ impl Lookup {
         if found <= assumed || usize::from(found) > SEGMENTS_MAX {
             return Answer::Unstable; // a compute node never expects a greater depth than an unlocked bucket has
         }
-        // `seen` is certain even if the header is being changed. The other contents of the header are used only if
-        // the header is unlocked.
+        // The lower bound `seen` is correct even if the header is being changed. The index header's other contents
+        // are used only if the header is unlocked.
         let seen = state_seen(table, hash_of(table, wanted.word), assumed, found);
         let again = self.at.plus(Geometry::HEADER_BYTES);
         let free = round.word(self.at.plus(LOCK_AT)) == 0 && same_head(round, self.at, again);
@@ -449,16 +455,16 @@ impl Lookup {
     }
 }
 
-/// The home of the key with this hash: the address of the key's bin.
+/// Returns the home of the key with this hash, which is the address of the key's bin.
 #[inline(always)]
 pub fn home(near: LookupContext<'_>, table: &Table, hash: u64) -> Address {
     let place = near.view.place(near.catalog, table, hash);
     place.bucket.plus(DIRECTORY_BYTES + usize::from(place.bin) * table.geometry.bin_bytes)
 }
 
-/// Searches a record of a plain table ([`Slot::is_plain`]) in the image of its bin in the round's buffer. Returns
-/// the record's offset in the bin, and the words of its header. `None` proves nothing, because the record may lie
-/// elsewhere in its bucket.
+/// Searches a record of a plain table ([`Slot::is_plain`]) in the image of its bin in the round's buffer. Returns the
+/// record's offset in the bin, and the words of its header. `None` does not prove that the key is absent, because the
+/// record may lie elsewhere in its bucket.
 #[inline(always)]
 pub fn head_at_home(
     table: &Table,
@@ -488,9 +494,9 @@ fn holds(slot: &Slot, wanted: Wanted, round: &Round, image: BufferOffset) -> boo
     round.bytes(image.plus(slot.full_key_at), len) == round.bytes(full_key, len)
 }
 
-/// Whether a slot did not change between two images of its head; the second image lies 16 bytes behind the first.
-/// If readers change LOCK, only VERSION is compared. Then a transaction that finds a record reads it again under
-/// its own lock.
+/// Whether a slot did not change between two images of its head. The second image of the head lies 16 bytes behind
+/// the first image. In tables where readers change LOCK, the function compares only VERSION. In tables where readers
+/// change LOCK, a transaction that has found a record reads the record again under its own lock.
 fn is_at_rest(table: &Table, round: &Round, first: BufferOffset) -> bool {
     let again = first.plus(16);
     match table.slot.lock_words {
@@ -501,7 +507,7 @@ fn is_at_rest(table: &Table, round: &Round, first: BufferOffset) -> bool {
     }
 }
 
-/// Whether LOCK and VERSION are the same in both images.
+/// Whether LOCK and VERSION are the same in two images of a slot's or directory record's head.
 #[inline]
 pub fn same_head(round: &Round, first: BufferOffset, second: BufferOffset) -> bool {
     round.word(first.plus(LOCK_AT)) == round.word(second.plus(LOCK_AT))

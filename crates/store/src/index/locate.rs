@@ -1,11 +1,11 @@
-//! Computes the address of a key's bucket: linear hashing over segments, with the growth state that a compute node
-//! knows.
+//! Computes the address of a key's bucket: it uses linear hashing over segments, and the growth state that a compute
+//! node knows.
 //!
-//! Invariant: a compute node's growth state can be out of date, but it is always a state that the index once had. A
-//! bucket that was split since then shows this by the depth in its directory record, and the node then corrects its
-//! state (`state_seen`). The linear hashing follows Litwin, "Linear hashing: a new tool for file and table
-//! addressing", VLDB 1980. The base position is computed by multiplication, so that any number of buckets is filled
-//! evenly. Each doubling adds one hash bit and one segment.
+//! Invariant: a compute node's growth state can be out of date, but it is always a state that the index once had. If
+//! a bucket was split after that state, the depth in its directory record is greater than expected. The node then
+//! corrects its growth state (`state_seen`). The linear hashing follows Litwin, "Linear hashing: a new tool for file
+//! and table addressing", VLDB 1980. A bucket's position in the first segment is computed by multiplication, so that
+//! any number of buckets is filled evenly. Each doubling of the number of buckets adds one hash bit and one segment.
 
 use crate::layout::{DIRECTORY_BYTES, Geometry, SEGMENTS_MAX};
 use crate::placement::catalog::{Catalog, Placement, Table};
@@ -16,16 +16,16 @@ use tarn_fabric::rng::mix;
 const GROUP_HASH_SHIFT: u32 = 16;
 const BIN_HASH_SHIFT: u32 = 32;
 
-/// The home of a key.
+/// The place where a key has its home: a group, a bucket and a bin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The replica group.
+    /// The replica group of the key.
     pub group: GroupId,
     /// The address of the bucket, which is the address of its directory record.
     pub bucket: Address,
     /// The number of the bin in the bucket.
     pub bin: u8,
-    /// The number of growth bits that were used. The bucket must have this depth.
+    /// The number of growth bits that were used to choose the bucket. The bucket should have this depth.
     pub depth: u8,
 }
 
@@ -36,38 +36,38 @@ pub struct IndexView {
     groups: usize,
 }
 
-/// One table in one group.
+/// The growth of the part of one table in one group, as the compute node knows it.
 #[derive(Debug, Default)]
 struct Shard {
-    /// The level in the upper byte, the split position in the lower bytes.
+    /// The shard's growth state as one word: the level in the upper byte, and the split position in the lower bytes.
     state: AtomicU64,
-    /// The segments after the first, as address words.
+    /// The address words of the segments after the first segment.
     segments: [AtomicU64; SEGMENTS_MAX],
 }
 
-/// A shard's state, decoded.
+/// The growth state of a shard, decoded from its word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GrowthState {
-    /// The number of completed doublings.
+    /// The number of times that the number of buckets has doubled completely.
     pub level: u8,
     /// The number of buckets of this level that were already split.
     pub split: u64,
 }
 
 impl GrowthState {
-    /// Decodes the word of the index header.
+    /// Decodes the word STATE of the index header.
     #[inline]
     pub fn from_word(word: u64) -> GrowthState {
         GrowthState { level: (word >> 56) as u8, split: word & ((1 << 56) - 1) }
     }
 
-    /// The state as a word of the index header.
+    /// Returns the growth state as the word STATE of the index header.
     pub fn word(self) -> u64 {
         (u64::from(self.level) << 56) | self.split
     }
 
-    /// The state after the bucket at the split position was split. `buckets` is the number of buckets of the first
-    /// segment.
+    /// Returns the growth state after the bucket at the split position was split. `buckets` is the number of buckets
+    /// of the first segment.
     #[must_use]
     pub fn after_split(self, buckets: u64) -> GrowthState {
         if self.split + 1 == buckets << self.level {
@@ -76,19 +76,19 @@ impl GrowthState {
         GrowthState { level: self.level, split: self.split + 1 }
     }
 
-    /// Whether a shard can be in this state. The state may not need more segments than allowed, or more split
-    /// buckets than its level has.
+    /// Whether a shard can have this growth state. A possible state needs at most the allowed number of segments, and
+    /// has fewer split buckets than its level has buckets.
     fn is_possible(self, buckets: u64) -> bool {
         let is_level = usize::from(self.level) <= SEGMENTS_MAX && self.segments() <= SEGMENTS_MAX;
         is_level && self.split < buckets << self.level
     }
 
-    /// The number of segments after the first that are in use.
+    /// The number of segments in use, without the first segment.
     pub fn segments(self) -> usize {
         usize::from(self.level) + usize::from(self.split > 0)
     }
 
-    /// The number of buckets in use.
+    /// The number of buckets in use in this growth state. `buckets` is the number of buckets of the first segment.
     pub fn buckets(self, buckets: u64) -> u64 {
         (buckets << self.level) + self.split
     }
@@ -114,9 +114,9 @@ impl IndexView {
         &self.shards[usize::from(table.id.0) * self.groups + usize::from(group.0)]
     }
 
-    /// Stores the contents of an index header: its state word and the segments' address words. An impossible state
-    /// comes from damaged memory and is ignored. A compute node's known growth state never goes back to an older
-    /// state.
+    /// Stores the contents of an index header: its state word and the segments' address words. If the state is
+    /// impossible, it comes from damaged memory, and the function ignores it. A compute node's known growth state
+    /// never goes back to an older state.
     pub fn learn(&self, table: &Table, group: GroupId, state: u64, segments: &[u64]) {
         if !GrowthState::from_word(state).is_possible(table.geometry.buckets) {
             return;
@@ -135,7 +135,7 @@ impl IndexView {
         GrowthState::from_word(self.shard(table, group).state.load(Ordering::Acquire))
     }
 
-    /// The home of the key with this hash.
+    /// Returns the home of the key with this hash.
     #[inline(always)]
     pub fn place(&self, catalog: &Catalog, table: &Table, hash: u64) -> Place {
         let group = group_of(catalog, table, hash);
@@ -150,9 +150,9 @@ impl IndexView {
         self.place_grown(table, group, hash, GrowthState::from_word(state))
     }
 
-    /// The homes of all keys of a table, if the table has not grown and lies in one group. The homes equal the
-    /// results of [`IndexView::place`], but the common parts are computed only once. These homes may be out of date
-    /// too.
+    /// If a table has not grown and lies in one group, returns a value that computes the homes of all its keys. The
+    /// homes equal the results of [`IndexView::place`], but the parts that all keys share are computed only once.
+    /// Like those results, the homes may be out of date.
     #[inline]
     pub fn ungrown(&self, catalog: &Catalog, table: &Table) -> Option<Ungrown> {
         let is_in_one = catalog.groups() == 1 || catalog.options().placement == Placement::Table;
@@ -177,7 +177,7 @@ impl IndexView {
         Place { group, bucket, bin, depth }
     }
 
-    /// The bucket with this base position and these growth bits.
+    /// Returns the address of the bucket with this position in the first segment and these growth bits.
     pub fn bucket(&self, table: &Table, group: GroupId, base: u64, growth: u64) -> Address {
         let geometry = &table.geometry;
         if growth == 0 {
@@ -190,13 +190,13 @@ impl IndexView {
         Address::from_word(start).plus((index * geometry.bucket_bytes as u64) as usize)
     }
 
-    /// The address word of a segment after the first; 0 if it is not known.
+    /// The address word of a segment after the first; the word is 0 if the compute node does not know the segment.
     pub fn segment(&self, table: &Table, group: GroupId, segment: usize) -> u64 {
         self.shard(table, group).segments[segment].load(Ordering::Acquire)
     }
 }
 
-/// The homes of all keys of a table that has not grown, from [`IndexView::ungrown`].
+/// Computes the homes of all keys of a table that has not grown. [`IndexView::ungrown`] returns this value.
 #[derive(Clone, Copy, Debug)]
 pub struct Ungrown {
     first: Address,
@@ -206,14 +206,14 @@ pub struct Ungrown {
 }
 
 impl Ungrown {
-    /// The bin of the key with this hash.
+    /// Returns the address of the bin of the key with this hash.
     #[inline(always)]
     pub fn home(&self, hash: u64) -> Address {
         let (bucket, bin) = self.place(hash);
         bucket.plus(bin)
     }
 
-    /// The bucket of the key with this hash, and the offset of the key's bin in the bucket.
+    /// Returns the bucket of the key with this hash, and the offset of the key's bin in the bucket.
     #[inline(always)]
     pub fn place(&self, hash: u64) -> (Address, usize) {
         let base = ((u128::from(hash) * u128::from(self.buckets)) >> 64) as usize;
@@ -222,32 +222,32 @@ impl Ungrown {
     }
 }
 
-/// The lowest `bits` bits of a hash: the growth bits.
+/// Returns the lowest `bits` bits of a hash, which are the growth bits.
 #[inline]
 pub fn low_bits(hash: u64, bits: u8) -> u64 {
     hash & ((1 << bits) - 1)
 }
 
-/// The position in the first segment of the bucket for the key with this hash.
+/// Returns the base position of the key with this hash: the number of a bucket in the first segment.
 #[inline]
 fn base_of(table: &Table, hash: u64) -> u64 {
     ((u128::from(hash) * u128::from(table.geometry.buckets)) >> 64) as u64
 }
 
-/// The bin of the key with this hash.
+/// Returns the number of the key's bin in its bucket, for the key with this hash.
 #[inline]
 pub fn bin_of(hash: u64) -> u8 {
     (hash >> BIN_HASH_SHIFT) as u8 % Geometry::BINS as u8
 }
 
-/// A lower bound of the shard's growth. The bucket of the key with this hash was expected at depth `assumed`, and
-/// was found unlocked at the greater depth `found`. Buckets are split in a fixed order, and this bucket's last
-/// split is complete. LH* clients correct their image of a file in the same way (Litwin, Neimat, Schneider: "LH*:
-/// linear hashing for distributed files", SIGMOD 1993).
+/// Returns a lower bound of the shard's growth state. The bucket of the key with this hash was expected at depth
+/// `assumed`, but a lookup found it unlocked at the greater depth `found`. The bound is correct, because buckets are
+/// split in a fixed order and this bucket's last split is complete. LH* clients correct their image of a file in the
+/// same way (Litwin, Neimat, Schneider: "LH*: linear hashing for distributed files", SIGMOD 1993).
 pub fn state_seen(table: &Table, hash: u64, assumed: u8, found: u8) -> GrowthState {
     assert!(found > assumed);
     if usize::from(found) > SEGMENTS_MAX {
-        // No bucket has such a depth, so the depth comes from damaged memory.
+        // No bucket can have the depth `found`, so the depth comes from damaged memory.
         return GrowthState::from_word(0);
     }
     let buckets = table.geometry.buckets;
@@ -255,13 +255,13 @@ pub fn state_seen(table: &Table, hash: u64, assumed: u8, found: u8) -> GrowthSta
     GrowthState { level: found - 1, split }.after_split(buckets)
 }
 
-/// A key word's hash in a table.
+/// Returns the hash of a key word in a table.
 #[inline]
 pub fn hash_of(table: &Table, key_word: u64) -> u64 {
     mix(key_word ^ table.geometry.salt)
 }
 
-/// The replica group of the key with this hash.
+/// Returns the replica group of the key with this hash.
 #[inline]
 pub fn group_of(catalog: &Catalog, table: &Table, hash: u64) -> GroupId {
     let groups = catalog.groups() as u64;
@@ -303,7 +303,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any contents of a header or a directory record, keys have valid places.
+        /// Whatever bytes a header or a directory record contains, every key gets a valid place.
         #[test]
         fn damaged_states_teach_nothing(
             records in 1u64..120, words: [u64; 4], level: u8, found in 1u8.., hash: u64,
@@ -333,7 +333,7 @@ mod tests {
             let split = split.index((buckets << level) as usize) as u64;
             let state = GrowthState { level, split };
             let after = state.after_split(buckets);
-            // The view may already know a segment that is not in use yet.
+            // The index view may already know a segment that is not in use yet.
             let (before, later) = (view(&catalog, state), view(&catalog, after));
             let all = all_buckets(table, &before, state);
             let mut sorted: Vec<u64> = all.iter().map(|bucket| bucket.to_word()).collect();
@@ -367,8 +367,8 @@ mod tests {
             }
         }
 
-        /// The state derived from a bucket's depth is never ahead of the true state, and it is enough to find the
-        /// key's current bucket.
+        /// The growth state derived from a bucket's depth is never ahead of the true state, and it is enough to find
+        /// the key's current bucket.
         #[test]
         fn a_depth_tells_the_truth(
             records in 1u64..120,

@@ -1,14 +1,14 @@
-//! Fingerprints: one line tells which of a bucket's own slots are free, and which keys the bucket may hold.
+//! Fingerprints: one line tells which of a bucket's own slots are free, and which keys these slots may hold.
 //!
 //! ```text
 //! directory record | LOCK | VERSION | STAMP | PRINTS: one byte a slot, 0 for free | DEPTH | NEXT |
 //! ```
-//! Invariant: PRINTS are true of the bucket's own slots if STAMP equals VERSION, and mean nothing otherwise. Slots
-//! change between used and free only under the directory's lock and with a new VERSION. VERSION never decreases,
-//! and STAMP is written with PRINTS and VERSION in one line. So a change of slots that ignores fingerprints (a
-//! split, an undo) makes the fingerprints void. Only a writer that has seen all slots makes void fingerprints valid
-//! again. A bucket of zeros has true fingerprints. The loader writes fingerprints under VERSION 0. See
-//! docs/design/0015-fingerprints.md.
+//! Invariant: PRINTS are true of the bucket's own slots if STAMP equals VERSION, and are void otherwise. Slots change
+//! between used and free only under the directory's lock and with a new VERSION. VERSION never decreases, and writers
+//! write STAMP, PRINTS and VERSION together in one line. So if code changes slots without updating fingerprints (a
+//! split, an undo), the new VERSION makes the fingerprints void. Only a writer that has read all slots of the bucket
+//! may write valid fingerprints again. A bucket of zeros has valid fingerprints. The loader writes fingerprints under
+//! VERSION 0. See docs/design/0015-fingerprints.md.
 
 use super::locate::hash_of;
 use crate::layout::{
@@ -19,7 +19,7 @@ use crate::placement::catalog::Table;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// The number of bytes from VERSION to the end of PRINTS. These bytes are written together.
+/// The number of bytes from VERSION to the end of PRINTS. A writer writes these bytes together.
 pub const STAMPED_BYTES: usize = DIRECTORY_PRINTS_AT + 8 - VERSION_AT;
 
 /// The position of a fingerprint's bits in the hash: above the bits of the bin, and below the bits that choose the
@@ -30,18 +30,18 @@ const PRINT_SHIFT: u32 = 34;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Prints(u64);
 
-/// A value that no key has as its fingerprint.
+/// A fingerprint value that no key has.
 const NO_PRINT: u8 = u8::MAX;
 
-/// The fingerprint of a key. Its hash bits are used for nothing else in tables of up to 2^22 buckets. A fingerprint
-/// is neither 0 nor [`NO_PRINT`].
+/// The fingerprint of a key. In tables of up to 2^22 buckets, no other function uses the hash bits of the
+/// fingerprint. A fingerprint is neither 0 nor [`NO_PRINT`].
 #[inline]
 fn print_of(hash: u64) -> u8 {
     ((hash >> PRINT_SHIFT) as u8).clamp(1, NO_PRINT - 1)
 }
 
 impl Prints {
-    /// The value for fingerprints that are not known. Unknown fingerprints are not written.
+    /// The value for fingerprints that are not known. Writers do not write unknown fingerprints to memory.
     pub const UNKNOWN: Prints = Prints(u64::from_le_bytes([NO_PRINT; 8]));
 
     /// Whether the buckets of this table have fingerprints. Buckets of records with several versions have none,
@@ -73,7 +73,7 @@ impl Prints {
         prints
     }
 
-    /// The fingerprints as a directory record holds them.
+    /// Returns the fingerprints as the word that a directory record holds.
     pub fn word(self) -> u64 {
         self.0
     }
@@ -83,13 +83,13 @@ impl Prints {
         Prints(self.0 & !(0xff << shift) | u64::from(print) << shift)
     }
 
-    /// Whether the key with this hash may be in the bucket itself.
+    /// Whether the key with this hash may be in one of the bucket's own slots.
     #[inline]
     pub fn may_hold(self, hash: u64) -> bool {
         self.0.to_le_bytes().contains(&print_of(hash))
     }
 
-    /// The number of a free slot. The slot belongs to `bin` if that bin has a free slot.
+    /// Returns the number of a free slot. If the bin `bin` has a free slot, the function returns a slot of that bin.
     #[inline]
     pub fn free(self, bin: u8) -> Option<usize> {
         let bytes = self.0.to_le_bytes();
@@ -98,8 +98,8 @@ impl Prints {
         at_home.find(|&slot| bytes[slot] == 0).or_else(|| bytes.iter().position(|&it| it == 0))
     }
 
-    /// The fingerprints after `slot` has received the key with this hash, or after it has become free (`None`).
-    /// Slots of overflow blocks have no fingerprints.
+    /// Returns the fingerprints after a change of `slot`. The change is that `slot` has received the key with this
+    /// hash, or that `slot` has become free (`None`). Slots of overflow blocks have no fingerprints.
     pub fn changed(
         self,
         table: &Table,
@@ -114,8 +114,8 @@ impl Prints {
     }
 }
 
-/// The byte of the directory record that a loaded record sets, and the byte's value. Returns `None` for slots of
-/// overflow blocks.
+/// Returns the fingerprint byte that a loader must set for a loaded record: the byte's address and its value. Returns
+/// `None` for slots of overflow blocks.
 pub fn loaded_print(
     table: &Table,
     slot: Address,
@@ -135,15 +135,15 @@ pub fn are_wrong(table: &Table, round: &Round, bucket: BufferOffset) -> bool {
     said.is_some_and(|said| said != Prints::of_slots(table, round, bucket))
 }
 
-/// The range of a directory record's words that mean nothing while its fingerprints are void: their begin and end
-/// offsets.
+/// If a directory record's fingerprints are void, returns the begin and end offsets of the words that then have no
+/// meaning.
 pub fn void_words(round: &Round, image: BufferOffset) -> Option<(usize, usize)> {
     Prints::read(round, image).is_none().then_some((DIRECTORY_STAMP_AT, DIRECTORY_PRINTS_AT + 8))
 }
 
-/// The slot for a new key with this hash and bin. The slot is returned only if the directory record alone shows
-/// that the bucket has no such key and has a free slot. Such a proof needs valid fingerprints and a bucket without
-/// an overflow chain.
+/// Returns a free slot for a new key with this hash and bin. `slot_for_new` returns a slot only if the directory
+/// record alone proves that the bucket has a free slot and does not have the key. The proof needs valid fingerprints,
+/// and a bucket without an overflow chain.
 pub fn slot_for_new(round: &Round, image: BufferOffset, (hash, bin): (u64, u8)) -> Option<usize> {
     let has_chain = round.word(image.plus(DIRECTORY_NEXT_AT)) != 0;
     let prints = Prints::read(round, image).filter(|_| !has_chain)?;
@@ -195,7 +195,7 @@ mod tests {
         round.bytes_mut(image, table.geometry.bucket_bytes).fill(0);
         assert_eq!(Prints::read(&round, image), Some(Prints::default()));
         assert!(!are_wrong(&table, &round, image));
-        // This record is not listed in the fingerprints.
+        // The bucket has this record, but the fingerprints do not contain its key.
         let slot = image.plus(DIRECTORY_BYTES + 3 * table.slot.slot_bytes);
         round.set_word(slot.plus(LOCK_AT), 0);
         round.set_word(slot.plus(VERSION_AT), Version::LOADED.word());

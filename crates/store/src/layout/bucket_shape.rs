@@ -1,8 +1,9 @@
 //! The shape of an index bucket: the number and size of its slots, and the part of the bucket that a lookup reads.
 //!
-//! Invariant: a bucket has room for every key's bin, and one verb reads the whole bucket. The default shape is
-//! Tarn's own. Published systems use other shapes, and the part that a lookup reads decides how fast they are. FORD
-//! reads a bucket of 22 records, then its chain (see docs/protocols/ford.md).
+//! Invariant: a bucket has room for every key's bin, and one verb reads the whole bucket. The default shape of a
+//! bucket is Tarn's own. Published systems use other shapes. The size of the part that a lookup reads decides how
+//! fast a published system is. FORD reads a bucket of 22 records, then the blocks of the bucket's chain (see
+//! docs/protocols/ford.md).
 
 use super::{DIRECTORY_BYTES, Geometry, LayoutKind, Slot};
 use crate::ids::UsageError;
@@ -21,8 +22,8 @@ pub struct BucketShape {
     pub slots: u32,
     /// The minimum size of a slot.
     pub slot_bytes_min: u32,
-    /// If true, a lookup reads the whole bucket by one READ, then its chain block by block. If false, it
-    /// reads the key's bin first.
+    /// If true, a lookup reads the whole bucket by one READ, then the blocks of the bucket's chain, one by one. If
+    /// false, it reads the key's bin first.
     pub read_whole: bool,
 }
 
@@ -33,12 +34,12 @@ impl Default for BucketShape {
 }
 
 impl BucketShape {
-    /// The slot for rows of `schema` in this layout.
+    /// Returns the slot for rows of `schema` in the layout `layout`.
     pub fn slot(&self, layout: LayoutKind, schema: &TableSchema) -> Slot {
         layout.slot(schema).shaped(self.slot_bytes_min as usize, self.read_whole)
     }
 
-    /// The size of a bucket with such slots.
+    /// The size in bytes of a bucket of this shape with slots like `slot`.
     pub fn bucket_bytes(&self, slot: &Slot) -> usize {
         DIRECTORY_BYTES + self.slots as usize * slot.slot_bytes
     }
@@ -46,7 +47,7 @@ impl BucketShape {
     /// Checks that tables of these schemas can have buckets of this shape.
     ///
     /// # Errors
-    /// Names the field that is not possible, its value, and the allowed values.
+    /// The error names the field that is not possible, its value, and the allowed values.
     pub fn validate(&self, layout: LayoutKind, schemas: &[TableSchema]) -> Result<(), UsageError> {
         if !(SLOTS_MIN..=SLOTS_MAX).contains(&self.slots) {
             return Err(UsageError {

@@ -8,13 +8,14 @@
 //! TO       63 coordinator 49 | 48 deleted | 47 address of the version's record 0
 //! record   0 TXNID | 8 KEY | 16 CHECKSUM | 24 payload … whole lines, in the cells' group
 //! ```
-//! Invariant: no cell crosses a line, so that each cell is read whole, and the full key does not cross a line
-//! either. STATE is the `Version` of the slot. Indexes use STATE to see whether the slot has a record. A deleted
-//! record keeps its slot until the slot is freed. LOCK marks a slot that is being changed, or is a lock if the
-//! protocol keeps locks in memory nodes. A version's record is written before the first cell that leads to it
-//! becomes visible. The record's TXNID, KEY and CHECKSUM tell a late reader that the memory now holds another
-//! record. While a cell is INVISIBLE, it names the coordinator that writes it, and the log of that coordinator
-//! decides the outcome. [`super::choose()`] has the rules for reading and overwriting versions.
+//! Invariant: no cell crosses a line, so that each cell is read whole, and the full key does not cross a line either.
+//! STATE is the `Version` of the slot. Indexes use STATE to see whether the slot has a record. A deleted record stays
+//! in its slot until a transaction frees the slot. If the protocol keeps locks in memory nodes, LOCK is a lock. If
+//! the protocol keeps its locks elsewhere, LOCK only marks a slot that a transaction is changing. A version's record
+//! is written before the first cell that leads to it becomes visible. If the memory was reused, the record's TXNID,
+//! KEY and CHECKSUM show a late reader that the memory holds another record. While a cell is INVISIBLE, it names the
+//! coordinator that writes it, and the log of that coordinator decides the outcome. [`super::choose()`] has the rules
+//! for reading and overwriting versions.
 //!
 //! The layout follows Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with
 //! Disaggregated Locks". In LOTUS, cells have no PREV_TS, and records have a version in every line instead of a
@@ -55,34 +56,34 @@ const _: () = assert!(CELLS_AT.is_multiple_of(CELL_BYTES) && LINE_BYTES.is_multi
 const _: () = assert!(CELL_PREV_TS_AT + 8 == CELL_BYTES && CHECKSUM_AT + 8 == RECORD_HEAD_BYTES);
 const _: () = assert!(RECORD_HEAD_BYTES + crate::schema::PAYLOAD_BYTES_MAX < 1 << 16);
 
-/// The layout of a slot's cells, which is given by the number of cells.
+/// The layout of a slot's cells. The number of cells decides this layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cells {
     count: u8,
 }
 
 /// The word TO of a cell. TO consists of the address of the version's record, the deletion mark, and the number of
-/// the coordinator whose log decides.
+/// the coordinator whose log decides the version's outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CellAddress(u64);
 
 impl CellAddress {
-    /// The word that names no record.
+    /// The word TO of a cell that names no record.
     pub const NULL: CellAddress = CellAddress(0);
 
-    /// The word of a version whose record lies at `address`.
+    /// The word TO of a version whose record lies at `address`.
     #[inline]
     pub fn record(address: Address) -> CellAddress {
         CellAddress(address.to_word())
     }
 
-    /// The word of a version that says "deleted" and has no record.
+    /// The word TO of a version that says "deleted". A version that says "deleted" has no record.
     #[inline]
     pub fn deleted() -> CellAddress {
         CellAddress(DELETED)
     }
 
-    /// The same word, with the number of the coordinator whose log decides the outcome.
+    /// Returns the same word TO, with the number of the coordinator whose log decides the outcome.
     #[inline]
     #[must_use]
     pub fn undecided_by(self, coordinator: u32) -> CellAddress {
@@ -90,7 +91,7 @@ impl CellAddress {
         CellAddress(self.decided().0 | u64::from(coordinator) << COORDINATOR_SHIFT)
     }
 
-    /// The same word, without a coordinator.
+    /// Returns the same word TO, without a coordinator's number.
     #[inline]
     #[must_use]
     pub fn decided(self) -> CellAddress {
@@ -109,19 +110,19 @@ impl CellAddress {
         self.0 & DELETED != 0
     }
 
-    /// The address of the version's record, or [`Address::NULL`].
+    /// The address of the version's record, or [`Address::NULL`] if the version has no record.
     #[inline]
     pub fn address(self) -> Address {
         Address::from_word(self.0)
     }
 
-    /// Decodes the word in memory.
+    /// Decodes the word TO as it is in memory.
     #[inline]
     pub fn from_word(word: u64) -> CellAddress {
         CellAddress(word)
     }
 
-    /// The word in memory.
+    /// Returns the word TO as it is in memory.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
@@ -144,7 +145,8 @@ pub struct Cell {
     pub txn: u64,
     /// The address of the version's record.
     pub to: CellAddress,
-    /// The timestamp of the newest version that was discarded from this cell; 0 if no version was discarded.
+    /// The timestamp of the newest version that was discarded from this cell. The timestamp is 0 if no version was
+    /// discarded.
     pub prev_ts: Timestamp,
 }
 
@@ -183,15 +185,15 @@ impl Cell {
         Cell { version: VersionWord::committed(at), to: self.to.decided(), ..self }
     }
 
-    /// The cell without a version. A cell gets this value when its version was not committed and the former bytes
-    /// are not written back.
+    /// The cell without a version. A cell gets this value if its version was not committed, and recovery does not
+    /// write the former bytes back.
     #[inline]
     #[must_use]
     pub fn vacated(self) -> Cell {
         Cell { prev_ts: self.prev_ts, ..Cell::default() }
     }
 
-    /// The cell without a version, after its visible version was discarded.
+    /// Returns the cell without its version. If the version was visible, PREV_TS becomes its commit time.
     #[must_use]
     pub fn discarded(self) -> Cell {
         match self.version.is_committed() {
@@ -200,7 +202,7 @@ impl Cell {
         }
     }
 
-    /// The part of the cell that a reader needs.
+    /// Returns the part of the cell that [`super::choose()`] needs.
     #[inline]
     pub fn seen(&self) -> Seen {
         let Cell { version, txn, to, prev_ts } = *self;
@@ -215,7 +217,7 @@ impl Cells {
         Cells { count }
     }
 
-    /// The number of cells.
+    /// The number of cells of a slot.
     #[inline]
     pub fn count(self) -> usize {
         usize::from(self.count)
@@ -234,18 +236,18 @@ impl Cells {
         Cell::decode(&image[self.cell_at(cell)..])
     }
 
-    /// The part of a cell that a reader needs.
+    /// Returns the part of a cell of a slot's image that [`super::choose()`] needs.
     #[inline]
     pub fn seen(self, image: &[u8], cell: usize) -> Seen {
         self.cell(image, cell).seen()
     }
 
-    /// The offset behind the last cell.
+    /// The offset in a slot of the first byte behind the last cell.
     pub fn end(self) -> usize {
         CELLS_AT + self.count() * CELL_BYTES
     }
 
-    /// The word SHAPE of a table's slots.
+    /// Returns the word SHAPE that all slots of a table contain.
     pub fn shape(self, table: TableId, payload_bytes: usize) -> u64 {
         u64::from(table.0) | (payload_bytes as u64) << 16 | u64::from(self.count) << 32
     }
@@ -253,7 +255,7 @@ impl Cells {
     /// The slot for rows of `schema`.
     pub(super) fn slot(self, schema: &TableSchema) -> Slot {
         let full_key_bytes = schema.stored_key_bytes();
-        // The full key lies directly behind the cells, if it does not cross a line there.
+        // The full key lies directly behind the cells, unless it would cross the end of a line there.
         let full_key_at = match LINE_BYTES - self.end() % LINE_BYTES {
             left if full_key_bytes <= left => self.end(),
             left => self.end() + left,
@@ -285,7 +287,7 @@ pub fn seal_record(record: &mut [u8], txn: u64, key: u64) {
     record[CHECKSUM_AT..RECORD_HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Whether `record`, as a whole, belongs to this transaction's version of this key and is complete.
+/// Whether `record` is the complete record of the version that the transaction `txn` wrote for the key `key`.
 pub fn is_record_of(record: &[u8], txn: u64, key: u64) -> bool {
     let words = record[..RECORD_HEAD_BYTES].as_chunks::<8>().0;
     let [seen_txn, seen_key, sum] = std::array::from_fn(|index| u64::from_le_bytes(words[index]));
@@ -293,9 +295,9 @@ pub fn is_record_of(record: &[u8], txn: u64, key: u64) -> bool {
     same && sum == checksum(txn, key, &record[RECORD_HEAD_BYTES..])
 }
 
-/// The checksum of a version's record. Two words at a time are mixed in by a full multiplication, whose halves are
-/// combined, as for log entries. The length is part of the checksum, so that two payloads that differ only in zeros
-/// at the end have different checksums.
+/// The checksum of a version's record. As for log entries, the function mixes in two words at a time by a full
+/// multiplication, and combines the two halves of the product. The payload's length is part of the checksum, so that
+/// two payloads that differ only in zeros at the end have different checksums.
 #[inline]
 fn checksum(txn: u64, key: u64, payload: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

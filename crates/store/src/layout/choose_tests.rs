@@ -1,9 +1,11 @@
-//! Tests with random writers of one record, and readers whose lines are of different moments. The answers of
-//! [`super::choose`] are compared with the true snapshots, which are built from all versions that ever existed.
+//! Tests with random writers of one record, and readers that read their lines at different moments. The tests compare
+//! the answers of [`super::choose`] with the true snapshots. The test world stores all versions that ever existed,
+//! and computes the true snapshots from them.
 //!
-//! Invariant: writers obey the rules, and the order of all other events is random. T_lb is any allowed value.
-//! Writers abort, or die and leave their bytes. Records are deleted, and other records take their slot, line by
-//! line. A reader reads its lines in any order, with any events between these reads.
+//! Invariant: writers obey the rules of [`super::choose`], and the order of all other events is random. Each writer
+//! chooses any allowed value as its T_lb. Some writers abort, and others die and leave their bytes behind. Records
+//! are deleted, and other records take their slot, line by line. A reader reads its lines in any order, with any
+//! events between these reads.
 
 use super::*;
 use crate::layout::{
@@ -14,14 +16,14 @@ use rand::RngExt;
 use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::rng::Rng;
 
-/// A version that was committed.
+/// A committed version of a key's record, in the list of all versions that ever existed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Version {
     at: Timestamp,
     deleted: bool,
 }
 
-/// A version that is being written.
+/// A writer, and the version that it is writing.
 struct Writer {
     tag: u64,
     overwrite: Overwrite,
@@ -29,7 +31,7 @@ struct Writer {
     deleted: bool,
     /// Whether the writer inserts the record into the slot. If the insert is undone, the record is removed again.
     comes: bool,
-    /// The lines that are still to be written. The line that is written last is the first element.
+    /// The lines that are still to be written. The first element is the line that the writer writes last.
     lines: Vec<(usize, [u8; LINE_BYTES])>,
     commit: Option<Timestamp>,
 }
@@ -39,15 +41,15 @@ struct World {
     slot: Slot,
     rules: Rules,
     image: Vec<u8>,
-    /// The timestamp that was given most recently.
+    /// The greatest timestamp that any transaction has received so far.
     clock: u64,
     last_tag: u64,
     writer: Option<Writer>,
-    /// Transactions that died and will never be committed.
+    /// The tags of transactions that died and will never be committed.
     stray: Vec<u64>,
     /// The key of the slot's record.
     key: u64,
-    /// The T_start of the only reader, while it reads.
+    /// The T_start of the only reader, while that reader reads its lines.
     reading: Option<Timestamp>,
     /// Whether a record that takes over the slot keeps the times of discarded versions.
     keeps_discards: bool,
@@ -55,11 +57,11 @@ struct World {
     returned: Vec<Timestamp>,
     /// The committed versions of each key.
     histories: [Vec<Version>; KEYS],
-    /// The maximum number of steps between the reads of two lines.
+    /// The maximum number of events between a reader's reads of two lines.
     pace: usize,
 }
 
-/// The number of keys whose records are inserted and deleted.
+/// The number of keys whose records the writers insert and delete.
 const KEYS: usize = 2;
 
 /// The description of a wrong answer.
@@ -104,9 +106,9 @@ impl World {
         }
         match (writer.commit, rng.random_range(0..10)) {
             (None, 1 | 2) if writer.comes => self.undo(&writer),
-            // The writer aborts and writes back the bytes that it kept.
+            // The writer aborts and writes back the former bytes that it had kept.
             (None, 0) => self.undo(&writer),
-            // The writer died. Its log was lost, or said that the writer aborted.
+            // The writer died while it wrote its version. Its log was lost, or stated that the writer aborted.
             (None, 1) => self.stray.push(writer.tag),
             (None, 2) => self.vacate(&writer),
             (None, _) => {
@@ -152,7 +154,7 @@ impl World {
         let mut writer = Writer { tag, overwrite, former, deleted, comes, lines, commit };
         self.put(&writer, VersionWord::invisible(lower_bound));
         if comes {
-            // The first line, with STATE and KEY, is written last.
+            // The first line, with STATE and KEY, of a new record is written last.
             let written = std::mem::replace(&mut self.image, writer.former.clone());
             writer.lines = written
                 .as_chunks::<LINE_BYTES>()
@@ -181,7 +183,7 @@ impl World {
         self.histories[self.key as usize].push(Version { at, deleted: writer.deleted });
     }
 
-    /// Restores the former bytes, so that the versions that the writer had overwritten are visible again.
+    /// Restores the former bytes, so that readers see the versions that the writer had overwritten.
     fn undo(&mut self, writer: &Writer) {
         self.image.copy_from_slice(&writer.former);
         let shown = self.slot.seen(&self.image).filter(|it| it.word.is_committed());
@@ -230,8 +232,8 @@ impl World {
         }
     }
 
-    /// Starts a reader, which reads each line after some steps, in any order. Returns the reader's T_start and the
-    /// lines that it read.
+    /// Starts a reader, which reads the lines in any order, with random events before each line. Returns the reader's
+    /// T_start and the lines that it read.
     fn read(&mut self, rng: &mut Rng) -> (Timestamp, Vec<u8>) {
         let t_start = Timestamp(self.clock);
         self.reading = Some(t_start);
@@ -253,7 +255,7 @@ impl World {
         (t_start, read)
     }
 
-    /// Checks the answer to a reader of `key` that has read these lines.
+    /// Checks the answer of [`super::choose`] to a reader of `key` that has read the lines `read`.
     fn judge(&self, key: u64, t_start: Timestamp, read: &[u8]) -> Result<Choice, Wrong> {
         let is_here = !self.slot.is_free(read) && read[KEY_AT..KEY_AT + 8] == key.to_le_bytes();
         let choice = match is_here {
@@ -268,8 +270,8 @@ impl World {
         let is_right = match choice {
             Choice::Version(found) => truth == Some(&Version { at: found.version, deleted: false }),
             Choice::NotFound => truth.is_none_or(|truth| truth.deleted),
-            // The version is lost for ever, unless it was overwritten and became visible again, or may become
-            // visible again.
+            // The version is lost for ever. The only exception is an overwritten version that became visible again,
+            // or that may still become visible again.
             Choice::TooOld => {
                 truth.is_none_or(|it| !is_shown(it.at) || self.returned.contains(&it.at))
             }
@@ -292,8 +294,8 @@ struct Tally {
     undecided: u32,
 }
 
-/// Runs `seeds` random worlds with this slot. Returns the first wrong answer, or the number of times that each
-/// answer was given.
+/// Runs `seeds` random worlds whose records have this slot's layout. Returns the first wrong answer, or the number of
+/// times that each answer was given.
 fn run(slot: Slot, rules: Rules, keeps_discards: bool, seeds: u64) -> Result<Tally, Wrong> {
     let mut tally = Tally::default();
     for seed in 0..seeds {
@@ -353,7 +355,7 @@ fn each_omitted_rule_is_noticed() {
         ("a lower bound", Rules { lower_bound: false, ..Rules::ALL }, 1),
         ("what is gone", Rules { discards: Discards::Forgotten, ..Rules::ALL }, 1),
         ("the newest", Rules { keep_newest: false, ..Rules::ALL }, 2),
-        // This rule matters only for changes between the reads of two lines.
+        // Turning this rule off gives wrong answers only if the slot changes between the reads of two lines.
         (
             "what was discarded above T_start",
             Rules { discards: Discards::Between, ..Rules::ALL },

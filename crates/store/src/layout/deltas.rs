@@ -1,5 +1,5 @@
-//! Motor's record. The record stores the newest version whole, and of each older version the columns that differ.
-//! In a variant, the record stores every version whole.
+//! The record layout of Motor. A record stores the newest version whole, and stores only the differing columns of
+//! each older version. In a variant of this layout, the record stores every version whole.
 //!
 //! ```text
 //! a record's slot: whole lines
@@ -14,35 +14,38 @@
 //! the same with every version whole: N places, each of whole lines
 //!   | STAMP | payload …         | STAMP | payload …         | …
 //! ```
-//! Invariant: indexes, copies and recovery compare VERSION. VERSION changes with every commit, and when a commit is
-//! undone. NEWEST is the version that readers use; an undone commit does not change it. A cell is 0, or it
-//! describes an old version. Then the columns in COLUMNS had the values at DELTA, one behind the other, under
-//! version OLD, until the next newer version was committed. If OLD is absent, the record did not exist until then.
-//! So a version's row is computed from the newest row. The deltas of all newer cells and the version's own delta
-//! are applied to the newest row, newest delta first. STAMP is the NEWEST of the payload that follows STAMP. STAMP
-//! and payload are snapshots of one moment if they are in one line.
+//! Invariant: indexes, copies and recovery compare VERSION. VERSION changes with every commit, and again when a
+//! commit is undone. NEWEST is the version that readers use. A commit that was undone does not change NEWEST. A cell
+//! is 0, or it describes an old version. DELTA leads to the values of the columns in COLUMNS, one behind the other.
+//! The columns had these values in version OLD, until the next newer version was committed. If OLD is absent, the
+//! record did not exist until that next version. So a reader computes a version's row from the newest row. The reader
+//! applies the deltas of all newer cells and the version's own delta to the newest row, newest delta first. STAMP is
+//! the NEWEST of the payload that follows STAMP. STAMP and payload are snapshots of one moment if they are in one
+//! line.
 //!
-//! If every version is stored whole, a commit writes its version into the place of the oldest version. The cells
-//! store a permutation that gives each version its place. The version of cell `i` has the place `DELTA ^ (i + 1)`.
-//! The newest version has the remaining place, which is the xor of all DELTAs. So a slot of zeros has its newest
-//! version in place 0. The undo of a commit leaves a cell without a version, with the same DELTA as before.
+//! If every version is stored whole, a commit writes its version into the place of the oldest version. The DELTA
+//! fields of the cells store a permutation that gives each version its place. The version of cell `i` has the place
+//! `DELTA ^ (i + 1)`. The newest version has the remaining place, which is the xor of all DELTAs. So a slot of zeros
+//! has its newest version in place 0. The undo of a commit leaves a cell that has no version, and has the same DELTA
+//! as before.
 //!
 //! The layout follows the public code of Zhang, Hua, Yang: "Motor: Enabling Multi-Versioning for Distributed
-//! Transactions on Disaggregated Memory", OSDI 2024. In Motor the head has 64 bytes, and the value also ends with a
-//! stamp. In Tarn's layout, a head and one cell share one line, so that head and cell are snapshots of one moment.
+//! Transactions on Disaggregated Memory", OSDI 2024. In Motor's layout the head has 64 bytes, and the value also ends
+//! with a stamp. In Tarn's layout, a head and one cell share one line, so that head and cell are snapshots of one
+//! moment.
 
 use super::{HEADER_BYTES, LockWords, RecordLayout, Slot, Version, WORD_BYTES};
 use crate::ids::{Timestamp, UsageError};
 use crate::schema::{Cells, TableSchema};
 use tarn_fabric::address::LINE_BYTES;
 
-/// The offset of the value's address.
+/// The offset of VALUE, the address of the value's block, in a slot.
 pub const VALUE_AT: usize = HEADER_BYTES;
-/// The offset of the newest version.
+/// The offset of NEWEST in a slot.
 pub const NEWEST_AT: usize = VALUE_AT + 8;
-/// The offset of the first cell.
+/// The offset of the first cell in a slot.
 pub const DELTA_CELLS_AT: usize = NEWEST_AT + 8;
-/// The number of bytes of a cell.
+/// The number of bytes of a cell, which describes one old version.
 pub const DELTA_CELL_BYTES: usize = 24;
 /// The number of bytes of a value's STAMP.
 pub const STAMP_BYTES: usize = 8;
@@ -51,16 +54,16 @@ pub const DELTA_VERSIONS_MAX: u8 = 8;
 
 const _: () = assert!(DELTA_CELLS_AT + DELTA_CELL_BYTES == LINE_BYTES);
 
-/// The version that a commit at `at` gives a record. A commit's version is even. An undo adds one to the version,
-/// so the version of an undo is never the version of a commit.
+/// The version that a commit at `at` gives a record. The version of a commit is even. An undo adds one to a commit's
+/// version, so the version of an undo is never the version of a commit.
 #[inline]
 pub fn version_at(at: Timestamp) -> Version {
     Version::from_word(at.0 << 1)
 }
 
-/// Whether a version existed at `start`. After an undo, a record of one version keeps the version that the undo
-/// wrote. This version counts as existing since the undone commit's time. So a reader of that time does not wait
-/// for a later commit.
+/// Whether `version` existed at the time `start`. After an undo, a record that stores only one version keeps the
+/// version that the undo wrote. This function treats such a version as if it was committed at the undone commit's
+/// time. So a reader that started at that time need not wait for a later commit.
 #[inline]
 pub fn is_seen_at(version: Version, start: Timestamp) -> bool {
     version.counter() <= version_at(start).counter() + 1
@@ -73,7 +76,7 @@ pub struct DeltaCell {
     pub old: Version,
     /// The columns whose values the cell keeps.
     pub columns: Cells,
-    /// The offset of these values in the value's block, in bytes.
+    /// The offset in bytes, in the value's block, of the values that the cell keeps.
     pub delta: u64,
 }
 
@@ -84,20 +87,21 @@ impl DeltaCell {
     }
 }
 
-/// The version of a record that a snapshot shows.
+/// The version of a record that a reader with a given T_start must see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shown {
-    /// The newest version.
+    /// The reader sees the newest version.
     Newest(Version),
-    /// The older version that this cell describes.
+    /// The reader sees the older version that the cell with this number describes.
     Older(usize, Version),
-    /// The record did not exist, as of this version.
+    /// The record did not exist at T_start. The field is the absent version that shows this.
     Absent(Version),
-    /// The version is no longer kept.
+    /// The record no longer stores the version that the reader must see.
     TooOld,
 }
 
-/// The layout of a table's records, which is given by their number of versions.
+/// The layout of a table's records. This layout depends on the number of versions per record, and on whether every
+/// version is stored whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deltas {
     versions: u8,
@@ -108,7 +112,7 @@ impl Deltas {
     /// Checks the number of versions, which includes the newest version.
     ///
     /// # Errors
-    /// Names the allowed values.
+    /// The error names the allowed values.
     pub fn validate(versions: u8) -> Result<(), UsageError> {
         if (1..=DELTA_VERSIONS_MAX).contains(&versions) {
             return Ok(());
@@ -120,7 +124,7 @@ impl Deltas {
         })
     }
 
-    /// The layout with this number of versions, which [`Deltas::validate`] must allow.
+    /// Returns the layout with this number of versions, which [`Deltas::validate`] must allow.
     pub fn new(versions: u8) -> Deltas {
         Deltas { versions, is_whole: false }
     }
@@ -142,7 +146,7 @@ impl Deltas {
         place * (STAMP_BYTES + payload_bytes).next_multiple_of(LINE_BYTES)
     }
 
-    /// The place of the newest version. If older versions are not stored whole, it is place 0.
+    /// Returns the place of the newest version. If older versions are not stored whole, it is place 0.
     #[inline]
     pub fn newest_place(self, image: &[u64]) -> usize {
         match self.is_whole {
@@ -159,8 +163,8 @@ impl Deltas {
         self.cell(image, cell).delta as usize ^ (cell + 1)
     }
 
-    /// The new contents of a cell when the place of its version is taken by the next version. The cell then
-    /// describes `old`, the version that was the newest. With `None` the cell has no version.
+    /// Returns the new contents of a cell whose place the next version takes. The new contents describe `old`, the
+    /// version that was the newest so far. If `old` is `None`, the new contents have no version.
     pub fn cell_after(self, image: &[u64], cell: usize, old: Option<Version>) -> DeltaCell {
         match old {
             Some(old) => {
@@ -171,10 +175,10 @@ impl Deltas {
         }
     }
 
-    /// The offsets in the block of all versions of a record that can be read by themselves, the newest first.
-    /// Deltas cannot be read by themselves.
+    /// The offsets in the block of all versions of a record that can be read by themselves, with the newest version
+    /// first. A version that is stored as a delta cannot be read by itself.
     pub fn versions_at(self, image: &[u64], payload_bytes: usize) -> Vec<usize> {
-        // If OLD is absent, the record did not exist, and no bytes were written for that version.
+        // If OLD is absent, the record did not exist, and no bytes were written for the version OLD.
         let is_kept = |cell: &usize| self.is_whole && self.cell(image, *cell).old.is_present();
         let older = (0..self.cells()).filter(is_kept).map(|cell| self.place_of(image, cell));
         let places = std::iter::once(self.newest_place(image)).chain(older);
@@ -213,7 +217,7 @@ impl Deltas {
         }
     }
 
-    /// The offset of a delta in its value's block.
+    /// The offset of delta number `delta` in its value's block.
     #[inline]
     pub fn delta_at(self, payload_bytes: usize, delta: usize) -> usize {
         let stride = payload_bytes.next_multiple_of(LINE_BYTES);
@@ -229,7 +233,7 @@ impl Deltas {
         self.delta_at(payload_bytes, self.cells())
     }
 
-    /// A cell of a slot's image.
+    /// Decodes a cell in a slot's image.
     #[inline]
     pub fn cell(self, image: &[u64], cell: usize) -> DeltaCell {
         let at = self.cell_at(cell) / WORD_BYTES;
@@ -237,14 +241,16 @@ impl Deltas {
         DeltaCell { old: Version::from_word(old), columns: Cells(columns), delta }
     }
 
-    /// The cell that will describe the present version after the next commit. The result is a cell without a
-    /// version, or else the cell of the oldest version. Returns `None` if a record has only one version.
+    /// The cell that will describe the present version after the next commit. If a cell has no version, the function
+    /// returns that cell. If every cell has a version, the function returns the cell of the oldest version. Returns
+    /// `None` if the layout has only one version.
     #[inline]
     pub fn cell_to_overwrite(self, image: &[u64]) -> Option<usize> {
         (0..self.cells()).min_by_key(|&cell| self.cell(image, cell).old.counter())
     }
 
-    /// The version of a record that a snapshot at `start` shows. The slot's image must be a snapshot of one moment.
+    /// The version of a record that a reader with the T_start `start` must see. `image` must be a snapshot of one
+    /// moment of the slot.
     #[inline]
     pub fn shown(self, image: &[u64], start: Timestamp) -> Shown {
         let newest = newest(image);
@@ -260,8 +266,8 @@ impl Deltas {
         }
     }
 
-    /// The cells whose deltas turn the newest row into the row of `cell`'s version, in the order in which they are
-    /// applied.
+    /// The cells whose deltas turn the newest row into the row of `cell`'s version, in the order in which the reader
+    /// applies the deltas.
     pub fn steps_to(self, image: &[u64], cell: usize) -> impl Iterator<Item = usize> {
         let oldest = self.cell(image, cell).old.counter();
         let mut after = u64::MAX;
@@ -274,14 +280,14 @@ impl Deltas {
     }
 }
 
-/// The version NEWEST in a slot's image.
+/// Returns the version that NEWEST holds in a slot's image.
 #[inline]
 pub fn newest(image: &[u64]) -> Version {
     Version::from_word(image[NEWEST_AT / WORD_BYTES])
 }
 
 /// Copies the values of `columns` from a row into `delta`, one behind the other. Returns the number of bytes that
-/// they take.
+/// these values take.
 pub fn take_delta(schema: &TableSchema, columns: Cells, row: &[u8], delta: &mut [u8]) -> usize {
     let mut len = 0;
     for_each_column(schema, columns, |from, width| {
@@ -291,7 +297,7 @@ pub fn take_delta(schema: &TableSchema, columns: Cells, row: &[u8], delta: &mut 
     len
 }
 
-/// Copies the values of a delta into a row.
+/// Copies the values of a delta into the columns `columns` of a row.
 pub fn put_delta(schema: &TableSchema, columns: Cells, delta: &[u8], row: &mut [u8]) {
     let mut at = 0;
     for_each_column(schema, columns, |from, width| {
@@ -353,8 +359,8 @@ mod tests {
         assert!(Deltas::validate(0).is_err() && Deltas::validate(9).is_err());
     }
 
-    /// Makes random commits on one record. Then it compares a snapshot of every moment with the row that existed at
-    /// that moment.
+    /// Makes random commits on one record. Then the test compares a snapshot of every moment with the row that
+    /// existed at that moment.
     #[test]
     fn every_snapshot_sees_its_version_or_is_too_old() {
         let schema = schema();
@@ -381,7 +387,7 @@ mod tests {
                 let columns = Cells(rng.random_range(1..8));
                 let cell = deltas.cell_to_overwrite(&head);
                 if let Some(cell) = cell.filter(|_| deltas.is_whole()) {
-                    // The undo of a commit loses the oldest version.
+                    // When a commit is undone, the record has lost its oldest version.
                     let next = match rng.random_range(0..4) {
                         0 => None,
                         _ => Some(newest(&head)),

@@ -1,4 +1,4 @@
-//! Gives each field of a slot a name, for traces and pictures.
+//! Gives each field of a slot a name, for use in traces and pictures of memory.
 //!
 //! Invariant: every byte of a slot has one name, in every layout. All code that shows memory uses these names.
 
@@ -13,22 +13,22 @@ use tarn_fabric::address::LINE_BYTES;
 /// The field that a byte of a slot belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Field {
-    /// The lock or mark.
+    /// The record's lock, or the mark of a slot that is being changed.
     Lock,
     /// The version of the record, if the record has only one version. For a record of several versions, this field
     /// tells whether the slot has a record.
     Version,
-    /// The key word.
+    /// The key word of the record.
     Key,
-    /// The full key.
+    /// The full key of the record.
     FullKey,
-    /// The address of the body.
+    /// The address of the record's body.
     Body,
     /// The table, the payload size and the number of cells.
     Shape,
-    /// The columns of a row, of the version with this number.
+    /// The columns of the row in the version with this number.
     Payload(usize),
-    /// The commit time of the version with this number, or a mark that it is not committed.
+    /// The commit time of the version with this number, or a mark that this version is not committed.
     Committed(usize),
     /// The transaction that wrote the version with this number.
     Writer(usize),
@@ -70,8 +70,8 @@ impl fmt::Display for Field {
     }
 }
 
-/// The field of a byte in a slot with versions kept as deltas. Version 0 is the newest; version n is the version of
-/// cell n - 1.
+/// Returns the field of a byte in a slot whose old versions are stored as deltas. Version 0 is the newest; version n
+/// is the version of cell n - 1.
 fn delta_field(into: usize) -> Field {
     let cell = |into: usize| into / DELTA_CELL_BYTES + 1;
     match into {

@@ -1,12 +1,13 @@
 //! The place of a table's index in each replica group, and the numbers and sizes of its buckets.
 //!
-//! Invariant: a geometry is the same for every compute node, since it is computed from the plan
-//! ([`crate::placement::catalog`]). Later growth is recorded in the index header, whose layout is defined here too.
+//! Invariant: every compute node computes the same geometry, since it depends only on the plan
+//! ([`crate::placement::catalog`]). Later growth is recorded in the index header, and this file also defines that
+//! header's layout.
 
 use super::{LINED_ROW_AT, LINED_WRITER_AT, LVER_BYTES};
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES};
 
-/// The maximum number of doublings of a table in one group.
+/// The maximum number of times that the number of a table's buckets may double in one group.
 pub const SEGMENTS_MAX: usize = 16;
 
 /// The place of a table's index; see [`crate::placement::catalog`].
@@ -33,11 +34,13 @@ impl Geometry {
     pub const BINS: usize = 4;
     /// The number of slots of a bin.
     pub const SLOTS_PER_BIN: usize = 2;
-    /// The number of slots of all bins. A bucket has at least these slots, and may have more behind them.
+    /// The number of slots of all bins. A bucket has at least this number of slots, and may have more slots behind
+    /// its bins.
     pub const BIN_SLOTS: usize = Geometry::BINS * Geometry::SLOTS_PER_BIN;
     /// The number of bytes of an index header: LOCK, VERSION, STATE, WRITER, then the addresses of the later
-    /// segments. Each line after the first begins with a version. WRITER and these versions are used only in
-    /// layouts whose records have them ([`crate::layout::Lined`]). Otherwise they are 0.
+    /// segments. Each line of the header after the first begins with a version. WRITER and the versions of lines are
+    /// used only in layouts whose records have these fields ([`crate::layout::Lined`]). In other layouts, these
+    /// fields are 0.
     pub const HEADER_BYTES: usize = 192;
     /// The offset of STATE in the index header.
     pub const STATE_AT: usize = 16;
@@ -61,7 +64,7 @@ impl Geometry {
         (start..start + self.bucket_bytes as u64).contains(&slot.to_word())
     }
 
-    /// The index header in one group.
+    /// The address of the table's index header in one group.
     pub fn header(&self, group: GroupId) -> Address {
         Address::new(group, self.header_at)
     }

@@ -1,7 +1,8 @@
-//! One ordered index of the catalog: how its keys are made from records, and where its tree lies.
+//! One ordered index of the catalog: how index keys are made from records, and where the index's tree lies.
 //!
-//! Invariant: an index is a pure function of schemas and options. Index keys and primary keys have fixed widths.
-//! The primary key is part of the index key, or it is the leaf's value. So an entry always leads to its record.
+//! Invariant: an index is a pure function of schemas and options. Index keys and primary keys have fixed widths. The
+//! primary key is part of the index key, or the value in the leaf's slot is the primary key. So an entry always leads
+//! to its record.
 
 use super::node::{Node, NodeShape};
 use crate::schema::range::KeyParts;
@@ -15,7 +16,7 @@ use tarn_fabric::rng::mix;
 /// A key of any index, padded to its width.
 pub type KeyBytes = [u8; INDEX_KEY_BYTES_MAX];
 
-/// The source of a key part.
+/// The part of a record from which a part of an index key is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
     Key,
@@ -42,7 +43,7 @@ fn kind(source: Source, key: KeyWidth) -> PartKind {
     }
 }
 
-/// The ends of the parts in keys that are made of `sources`.
+/// Returns the positions at which parts end, in keys that are made of `sources`.
 fn parts_of(sources: &[(Source, usize)], key: KeyWidth) -> KeyParts {
     let (mut parts, mut at) = (KeyParts::default(), 0);
     for &(source, width) in sources {
@@ -61,11 +62,11 @@ fn parts_of(sources: &[(Source, usize)], key: KeyWidth) -> KeyParts {
 /// An ordered index: its schema, keys, tree and groups.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// The index's id.
+    /// The id of the index in the catalog.
     pub id: IndexId,
-    /// The table whose records it orders.
+    /// The table whose records the index orders.
     pub table: TableId,
-    /// The schema as declared.
+    /// The index's schema, as the table's schema declares it.
     pub schema: IndexSchema,
     /// The layout of the index's nodes.
     pub shape: NodeShape,
@@ -75,7 +76,7 @@ pub struct Index {
     pub columns: Cells,
     /// The number of bytes of an index key before padding.
     pub used_bytes: usize,
-    /// The ends of the parts of the index's keys.
+    /// The positions at which the parts of the index's keys end.
     pub parts: KeyParts,
     /// The width of the primary key.
     key: KeyWidth,
@@ -88,8 +89,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// Plans the index with number `id`, of `table`. Its root is at `root`. Its nodes are in `groups`: the number
-    /// of the first group, and the number of groups.
+    /// Plans the index with number `id`, of `table`. The index's root is at `root`. The index's nodes are in
+    /// `groups`, which gives the number of the first group and the number of groups.
     pub fn plan(
         id: IndexId,
         table: (TableId, &TableSchema),
@@ -144,7 +145,7 @@ impl Index {
         }
     }
 
-    /// A description, for error messages, of the key parts that callers may give.
+    /// Returns a text for error messages. The text describes the key parts that callers may give.
     #[cold]
     pub fn allowed_keys(&self) -> String {
         let part = |&(source, width): &(Source, usize)| match kind(source, self.key) {
@@ -183,7 +184,8 @@ impl Index {
         key
     }
 
-    /// Writes a leaf's slot: the index key, and the primary key if the index key does not contain it.
+    /// Writes a slot of a leaf. The slot gets the index key. If the index key does not contain the primary key, the
+    /// slot also gets the primary key.
     pub fn fill_slot(&self, key: &KeyBytes, (word, full_key): (u64, &[u8]), slot: &mut [u8]) {
         let NodeShape { key_bytes, value_bytes, .. } = self.shape;
         slot[..key_bytes].copy_from_slice(&key[..key_bytes]);
@@ -218,20 +220,22 @@ impl Index {
         GroupId(first + (mix(seed) % u64::from(count)) as u16)
     }
 
-    /// The number that identifies the index in its nodes. The number is never 0, so that memory of zeros is a node
-    /// of no tree.
+    /// The number that identifies the index in its nodes. The number is never 0, so that no index takes memory of
+    /// zeros for one of its nodes.
     pub fn tree(&self) -> u16 {
         self.id.0 + 1
     }
 
-    /// Whether the memory at `address` is a node of this tree, alive or dead. Such a node has the tree's number, or
-    /// it is the root, which may have no number. Memory that was never written is not a node.
+    /// Whether the memory at `address` is a node of this tree, alive or dead. A node of this tree has the tree's
+    /// number. The root is also a node of the tree, but may have no number. Memory that was never written is not a
+    /// node.
     #[inline]
     pub fn owns(&self, address: Address, node: Node<'_>) -> bool {
         address == self.root || node.tree() == self.tree()
     }
 
-    /// An estimate of the number of nodes for this many entries, if nodes are half full, and a few more.
+    /// Estimates the number of nodes that `entries` entries need. The estimate assumes that nodes are half full, and
+    /// adds a few nodes.
     pub fn nodes(&self, entries: u64) -> u64 {
         let leaves = entries.div_ceil(self.shape.leaf_slots as u64 / 2) + 2;
         leaves + leaves.div_ceil(self.shape.inner_slots as u64 / 4) + 8

@@ -8,19 +8,20 @@
 //!
 //! half a line 0 LOCK | 8 VERSION | 16 KEY | 24 … 8 bytes of the row
 //! ```
-//! Invariant: a writer holds LOCK exclusively and gives every line the same new version, even lines that it does
-//! not change. So an image whose LVERs all equal VERSION is a snapshot of one moment, because a line is atomic and
-//! no version is used twice. LOCK is not part of the bytes that are written. WRITER is the tag of the transaction
-//! that wrote the record last; WRITER is 0 if the record was loaded. A transaction that moves the record does not
-//! change WRITER. The first line is written by a separate verb, before the other lines ([`Lined::writes`]). So if
-//! any write of a transaction has landed at a copy, WRITER there names the transaction, and recovery knows that the
-//! transaction was decided to commit. A record of half a line has no room for WRITER. For a record of half a line,
-//! VERSION shows the write, since a transaction that logs and does not write removes its log entry
+//! Invariant: a writer holds LOCK exclusively and gives every line the same new version, even lines that it does not
+//! change. So an image whose LVERs all equal VERSION is a snapshot of one moment, because a line is atomic and no
+//! version is used twice. A writer does not write LOCK together with the record's other bytes. WRITER is the tag of
+//! the transaction that wrote the record last. If the record was loaded, WRITER is 0. A transaction that moves the
+//! record does not change WRITER. A writer writes the first line by a separate verb, before the other lines
+//! ([`Lined::writes`]). So if any write of a transaction has landed at a copy, the copy's WRITER names the
+//! transaction. From WRITER, recovery knows that the transaction was decided to commit. A record of half a line has
+//! no room for WRITER. For a record of half a line, VERSION shows that the transaction wrote the record. If a
+//! transaction logs a record of half a line and does not write it, the transaction removes its log entry
 //! ([`crate::log::redo`]).
 //!
-//! The layout follows the records of OOCC. In OOCC the lock lies at the end of the record, and one WRITE releases
-//! it by the order of addresses. The order of addresses is not enough, and versions at both ends of the record are
-//! not enough either (docs/protocols/oocc-recovery.md).
+//! The layout follows the records of OOCC. In OOCC the lock lies at the end of the record. One WRITE writes the
+//! record in the order of addresses, and so releases the lock last. Neither the order of addresses nor versions at
+//! both ends of the record are enough to detect every torn record (docs/protocols/oocc-recovery.md).
 
 use super::single_version::SLOT_BYTES_MIN;
 use super::{HEADER_BYTES, KEY_AT, LOCK_AT, LockWords, RecordLayout, Slot, VERSION_AT, Version};
@@ -29,9 +30,9 @@ use crate::schema::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX, TableSchema};
 use std::ops::Range;
 use tarn_fabric::address::LINE_BYTES;
 
-/// The offset of WRITER.
+/// The offset of WRITER in a record.
 pub const LINED_WRITER_AT: usize = HEADER_BYTES;
-/// The offset of the row in the first line.
+/// The offset of the row's first byte in a record's first line.
 pub const LINED_ROW_AT: usize = LINED_WRITER_AT + 8;
 /// The number of bytes of the version at the beginning of each later line.
 pub const LVER_BYTES: usize = 8;
@@ -46,7 +47,7 @@ const _: () = assert!(LOCK_AT + 8 == VERSION_AT && VERSION_AT + 8 == KEY_AT);
 const _: () = assert!(LINED_WRITER_AT == KEY_AT + 8);
 const _: () = assert!(FIRST_BYTES == 32 && LATER_BYTES == 56);
 
-/// The layout of a table's records. The length of the rows decides the number of lines.
+/// The layout of a table's records. The length of the table's rows decides the number of lines of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lined {
     /// The number of bytes of the full key before the payload, padded to a multiple of 8.
@@ -59,19 +60,20 @@ pub struct Lined {
 
 const _: () = assert!(KEY_BYTES_MAX.next_multiple_of(8) + PAYLOAD_BYTES_MAX <= u16::MAX as usize);
 
-/// A part of a row that is contiguous in its record.
+/// A part of a row whose bytes are contiguous in the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinePart {
     /// The offset of the part in the record.
     pub record_at: usize,
-    /// The offset of the part in the requested range.
+    /// The offset of the part in the range of row bytes that the caller requested.
     pub at: usize,
     /// The length of the part.
     pub len_bytes: usize,
 }
 
 impl Lined {
-    /// The layout for rows of `schema`. With `halves`, a record takes half a line if it fits.
+    /// The layout for rows of `schema`. If `halves` is true and half a line has room for the record, the record takes
+    /// half a line.
     pub fn new(schema: &TableSchema, halves: bool) -> Lined {
         let payload_at = schema.stored_key_bytes().next_multiple_of(8);
         let row_bytes = payload_at + schema.payload_bytes();
@@ -82,7 +84,8 @@ impl Lined {
     /// Checks that a table can have records of this layout.
     ///
     /// # Errors
-    /// If the table's full keys do not fit the first line. Indexes compare full keys as contiguous bytes.
+    /// If the table's full keys do not fit into a record's first line. Full keys must be contiguous, because indexes
+    /// compare them as contiguous bytes.
     pub(super) fn validate(schema: &TableSchema) -> Result<(), UsageError> {
         let key_bytes = schema.stored_key_bytes();
         if key_bytes <= FIRST_BYTES {
@@ -149,11 +152,11 @@ impl Lined {
         if self.is_half { SLOT_BYTES_MIN } else { self.lines() * LINE_BYTES }
     }
 
-    /// The parts of a row from offset `from` on, `len_bytes` long in total, in the order in which they lie in the
-    /// record.
+    /// Returns the contiguous parts that contain the `len_bytes` bytes of a row from offset `from` on. The parts are
+    /// in the order in which they lie in the record.
     ///
     /// # Panics
-    /// If the row is shorter.
+    /// If the row has fewer than `from + len_bytes` bytes.
     #[inline]
     pub fn parts(self, from: usize, len_bytes: usize) -> impl Iterator<Item = LinePart> {
         assert!(from + len_bytes <= self.row_bytes());
@@ -169,7 +172,8 @@ impl Lined {
         })
     }
 
-    /// Copies a part of a record's row, from offset `from` on, out of the record's lines.
+    /// Copies bytes of a record's row into `into`, from offset `from` of the row on. The bytes lie in the record's
+    /// lines.
     pub fn gather(self, record: &[u8], from: usize, into: &mut [u8]) {
         for LinePart { record_at, at, len_bytes } in self.parts(from, into.len()) {
             into[at..at + len_bytes].copy_from_slice(&record[record_at..record_at + len_bytes]);
@@ -195,14 +199,15 @@ impl Lined {
         self.scatter(payload, self.payload_at(), record);
     }
 
-    /// Whether a row contains `bytes` at offset `from`. Keys longer than a line are compared in this way.
+    /// Whether a row contains `bytes` at offset `from`. Indexes compare keys that are longer than a line by this
+    /// function.
     pub fn is_there(self, record: &[u8], from: usize, bytes: &[u8]) -> bool {
         self.parts(from, bytes.len()).all(|LinePart { record_at, at, len_bytes }| {
             record[record_at..record_at + len_bytes] == bytes[at..at + len_bytes]
         })
     }
 
-    /// Writes this version into every line of a record, and the tag into WRITER if the record has room for it.
+    /// Writes `version` into every line of a record, and the tag into WRITER if the record has room for it.
     pub fn stamp(self, record: &mut [u8], version: Version, writer: u64) {
         match self.is_half {
             true => set(record, VERSION_AT, version.word()),
@@ -210,7 +215,7 @@ impl Lined {
         }
     }
 
-    /// The tag of the transaction that wrote a record; 0 if the record does not name it.
+    /// The tag of the transaction that wrote a record last. If the record does not name its writer, returns 0.
     pub fn writer(self, record: &[u8]) -> u64 {
         if self.is_half { 0 } else { lined_writer(record) }
     }
@@ -241,7 +246,8 @@ impl Lined {
         lined_writes(self.used_bytes())
     }
 
-    /// The position of a byte of a row in its record, and the number of bytes from there to the end of the line.
+    /// Returns the position in the record of the byte at offset `at` of the row. Also returns the number of bytes
+    /// from that position to the end of the line.
     #[inline]
     fn place(self, at: usize) -> (usize, usize) {
         if self.is_half {
@@ -255,7 +261,7 @@ impl Lined {
     }
 }
 
-/// Writes this version into each of several whole lines, and WRITER into the first line.
+/// Writes `version` into each of several whole lines, and WRITER into the first line.
 pub fn stamp_lines(lines: &mut [u8], version: Version, writer: u64) {
     set(lines, VERSION_AT, version.word());
     set(lines, LINED_WRITER_AT, writer);
@@ -263,16 +269,17 @@ pub fn stamp_lines(lines: &mut [u8], version: Version, writer: u64) {
     later.for_each(|line| set(lines, line * LINE_BYTES, version.word()));
 }
 
-/// The ranges that a writer writes of this many bytes in lines with versions, in the order of the verbs: the first
-/// line, then the other lines. The ranges cover everything except LOCK.
+/// The ranges that a writer writes of `used_bytes` bytes in lines with versions, in the order of the verbs. The first
+/// range of bytes is the first line of the record, and the second range is all its other lines. The ranges cover
+/// everything except LOCK.
 #[inline]
 pub fn lined_writes(used_bytes: usize) -> impl Iterator<Item = Range<usize>> {
     let first_end = used_bytes.min(LINE_BYTES);
     [VERSION_AT..first_end, first_end..used_bytes].into_iter().filter(|range| !range.is_empty())
 }
 
-/// Whether a copy of a record of this many lines has `version` in all its lines. Then recovery does not need to
-/// write the record again.
+/// Whether a copy of a record of this many lines has `version` in all its lines. If all lines have `version`,
+/// recovery does not need to write the record again.
 #[inline]
 pub fn is_whole_at(record: &[u8], lines: usize, version: Version) -> bool {
     word(record, VERSION_AT) == version.word()
@@ -280,7 +287,7 @@ pub fn is_whole_at(record: &[u8], lines: usize, version: Version) -> bool {
 }
 
 /// The newest version in any line of a copy. If the newest line is newer than a transaction's version, that
-/// transaction had ended, and other transactions have written since.
+/// transaction had ended, and another transaction has written the record since.
 pub fn newest_line(record: &[u8], lines: usize) -> Version {
     let first = word(record, VERSION_AT);
     let later = (1..lines).map(|line| word(record, line * LINE_BYTES));

@@ -1,8 +1,9 @@
-//! Tests of records with a version in every line. They check the shape of records, the copying of rows, and the
-//! copies that a reader or a recovery can find.
+//! Tests of records with a version in every line. These tests check the shape of records, the copying of rows, and
+//! the copies that a reader or a recovery can find.
 //!
-//! Invariant: lines are atomic. Each line of a reader's image is a snapshot of its own moment. Any subset of a
-//! verb's lines may have landed. No line of a later verb lands before all lines of an earlier verb.
+//! Invariant: one line is read and written atomically. Different lines of a reader's image may be from different
+//! moments. Any subset of a verb's lines may have landed. No line of a later verb lands before all lines of an
+//! earlier verb.
 
 use super::*;
 use crate::schema::ColumnType;
@@ -16,7 +17,7 @@ fn lined(payload: u16, key_bytes: u8) -> Lined {
     Lined::new(&schema, false)
 }
 
-/// A record whose row and version hold the same number.
+/// Creates a record whose row bytes and version are all the number `number`.
 fn version(of: Lined, number: u64) -> Vec<u8> {
     let mut record = vec![0; of.record_bytes()];
     of.scatter(&vec![number as u8; of.row_bytes()], 0, &mut record);
@@ -121,7 +122,8 @@ proptest! {
         }
     }
 
-    /// Each line of a READ is a snapshot of its own moment.
+    /// A READ may return each line at another moment. An image whose lines have different versions is never accepted
+    /// as whole.
     #[test]
     fn lines_of_different_versions_are_never_whole(
         (payload, moments) in (1u16..600).prop_flat_map(|payload| {
@@ -144,8 +146,8 @@ proptest! {
     }
 }
 
-/// From three lines on, versions only in the first and the last line are not enough, because a torn record can look
-/// whole.
+/// For records of three or more lines, versions only in the first and the last line are not enough, because a torn
+/// record can look whole.
 #[test]
 fn versions_at_both_ends_are_not_enough() {
     let of = lined(100, 0);
@@ -156,8 +158,8 @@ fn versions_at_both_ends_are_not_enough() {
     assert!(!of.is_whole(&torn));
 }
 
-/// Calls `each` with every copy that a dead writer may leave behind. The writer's verbs are executed in order, and
-/// of its last verb any subset of lines has landed.
+/// Calls `each` with every copy that a dead writer may leave behind. The writer's verbs are executed in order. Of the
+/// last executed verb, any subset of lines has landed.
 fn left_by(of: Lined, verbs: &[Range<usize>], mut each: impl FnMut(Vec<u8>)) {
     let (old, new) = (version(of, 1), version(of, 2));
     for (begun, verb) in verbs.iter().enumerate() {
@@ -177,8 +179,8 @@ fn left_by(of: Lined, verbs: &[Range<usize>], mut each: impl FnMut(Vec<u8>)) {
     }
 }
 
-/// Recovery decides by VERSION and WRITER. If any line of a write has landed, VERSION and WRITER must have landed
-/// too.
+/// Recovery decides by VERSION and WRITER. If any line of a transaction's write has landed at a copy, VERSION and
+/// WRITER must have landed there too.
 #[test]
 fn any_part_of_a_writer_comes_with_its_name() {
     for payload in [8, 32, 33, 100, 300] {

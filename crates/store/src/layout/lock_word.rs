@@ -1,18 +1,18 @@
-//! A LOCK word with two modes, and with leases. A writer may announce a write before it excludes readers. Readers
-//! may exclude writers until a given time.
+//! A LOCK word that can hold a lock in two modes, or a lease. A writer may announce a write before it excludes
+//! readers. Readers may exclude writers until a given time.
 //!
 //! ```text
 //! 63 (zero) | 62 INTENT | 61 … 0 owner's tag          0: free
 //! 63 LEASE  | 62 … 0 until when, or whose first
-//! ```
-//! Invariant: the word is changed only by CAS, so that no other transaction can take the lock from its holder by
-//! accident. A tag without INTENT is an exclusive lock. Locks of code that knows no modes are exclusive too, so
-//! such a lock means the same to every transaction. A lease has no owner and ends by itself. A lease is never
-//! released, swept, or reported as a leftover lock. The protocol decides which leases a writer has to wait for.
+//! ``` Invariant: the word is changed only by CAS, so that no other transaction can take the lock from the
+//! transaction that holds it by accident. A tag without INTENT is an exclusive lock. Code that knows no modes also
+//! writes its tag without INTENT, so its locks are exclusive for every transaction. A lease has no owner and ends by
+//! itself. No transaction releases a lease, recovery does not clear it, and the audit does not report it as a
+//! leftover lock. The protocol decides which leases a writer has to wait for.
 //!
-//! The two modes follow the intention lock of OOCC, which does not name its owner. Without the owner's name,
-//! recovery cannot identify the locks of a dead node. Also, a sender cannot find out whether a CAS without an
-//! answer succeeded.
+//! The two modes follow the intention lock of OOCC, which does not name its owner. Without the owner's name, recovery
+//! cannot identify the locks of a dead node. Without the owner's name, a transaction also cannot find out whether its
+//! CAS succeeded if the CAS got no answer.
 
 use crate::ids::OwnerTag;
 
@@ -22,13 +22,13 @@ const LEASE: u64 = 1 << 63;
 /// The transactions that a lock excludes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockMode {
-    /// The lock excludes other writers. A reader has to read again.
+    /// The lock excludes other writers. A reader that finds the lock has to read again.
     Intent,
     /// The lock excludes all other transactions.
     Exclusive,
 }
 
-/// A LOCK word.
+/// The value of a LOCK word: free, a lock with its owner and mode, or a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LockWord(u64);
 
@@ -45,7 +45,7 @@ impl LockWord {
         }
     }
 
-    /// The word of a lease of readers. `says` is the contents of the lease.
+    /// Returns the word of a lease that readers hold. `says` is the contents of the lease.
     ///
     /// # Panics
     /// If `says` has more than 63 bits (a bug of Tarn).
@@ -61,13 +61,13 @@ impl LockWord {
         (self.0 & LEASE != 0).then_some(self.0 & !LEASE)
     }
 
-    /// Decodes the word in memory.
+    /// Decodes the LOCK word as it is in memory.
     #[inline]
     pub fn from_word(word: u64) -> LockWord {
         LockWord(word)
     }
 
-    /// The word in memory.
+    /// Returns the LOCK word as it is in memory.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
@@ -131,7 +131,7 @@ mod tests {
             assert_eq!(word.held_against(tag(crate::ids::COUNT_MAX)), None);
             assert_eq!(word.held_against(tag(1)), Some(mode));
             assert_eq!(word.owner().map(OwnerTag::node), Some(tag(1).node()));
-            // Sweeps that know no modes also see the owner.
+            // Recovery code that knows no modes can also read the owner from the word.
             let seen = OwnerTag::from_word(word.word()).map(OwnerTag::node);
             assert_eq!(seen, Some(tag(1).node()));
         }

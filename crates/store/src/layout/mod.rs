@@ -1,8 +1,8 @@
 //! Record layouts: the arrangement of a record's bytes in remote memory.
 //!
 //! Invariant: a layout is only bytes and arithmetic. The protocol decides which transaction may change which word,
-//! and when. Indexes and logs use the [`Slot`] of any layout, which the database's [`LayoutKind`] creates. Loaders
-//! and inspections use the slot's [`RecordLayout`].
+//! and when. Indexes and logs use a [`Slot`], which the database's [`LayoutKind`] creates. Code that loads or
+//! inspects records uses the slot's [`RecordLayout`].
 
 mod bucket_shape;
 mod cells;

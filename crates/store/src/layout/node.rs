@@ -6,40 +6,41 @@
 //! META     | level u8 | flags u8 | tree u16 | 0 u32 |
 //! slots, from the next line on:   leaf {key K, value V}     inner {key K, child's address 8}
 //! ```
-//! Invariant: LOCK, VERSION, META, NEXT, BITMAP and STRAYS lie in one line, so that one READ of this line tells
-//! which slots are in use as of VERSION. Unused slots may contain any bytes. Slots are not sorted: an insert writes
+//! Invariant: LOCK, VERSION, META, NEXT, BITMAP and STRAYS lie in one line. So one READ of this line tells which
+//! slots are in use as of VERSION. Unused slots may contain any bytes. Slots are not sorted, so an insert writes only
 //! one slot and the header. A leaf's slots form groups of [`GROUP_SLOTS`] slots, and each group takes whole lines.
-//! Slots that remain at the end belong to no group, so no key has its home there. An entry lies in the group that
-//! its key hashes to, or the group's bit in STRAYS is set. So a reader of the first line and one group gets one of
-//! three answers. The reader finds the entry, or knows that the entry is absent, or knows that it must read the
-//! whole leaf. A node covers the keys from LOW (inclusive) to HIGH (exclusive). Without the flag `BOUNDED` there is
-//! no upper end. Zeros at the root's address are an empty leaf that covers every key: an empty tree. Zeros at any
-//! other address are not a node, because `tree` is an index's number plus one. A node that is `DEAD` was merged
-//! into another node, and is used again only in its own tree.
+//! Slots that remain behind the last group belong to no group, so these slots are no key's home. The home of a key is
+//! the group that the key hashes to. If an entry lies outside its home, the home's bit in STRAYS is set. So a reader
+//! of the first line and one group gets one of three results. The reader finds the entry, or knows that the entry is
+//! absent, or knows that it must read the whole leaf. A node covers the keys from LOW (inclusive) to HIGH
+//! (exclusive). A node without the flag `BOUNDED` has no upper end. If the root's memory contains only zeros, the
+//! root is an empty leaf that covers every key, and the tree is empty. Zeros at any other address are not a node,
+//! because a node's `tree` is its index's number plus one, and never 0. A node that is `DEAD` was merged into another
+//! node, and its memory is used again only in its own tree.
 
 use crate::layout::{LOCK_AT, VERSION_AT, Version};
 use tarn_fabric::address::{Address, LINE_BYTES};
 
-/// The offset of META.
+/// The offset of META in a node.
 pub const META_AT: usize = 16;
-/// The offset of NEXT.
+/// The offset of NEXT in a node.
 pub const NEXT_AT: usize = 24;
-/// The offset of BITMAP.
+/// The offset of BITMAP in a node.
 pub const BITMAP_AT: usize = 32;
-/// The offset of STRAYS. STRAYS has one bit for each group of slots. The bit is set if an entry whose home is this
-/// group may lie in another group.
+/// The offset of STRAYS in a node. STRAYS has one bit for each group of slots. The bit is set if an entry whose home
+/// is this group may lie in another group.
 pub const STRAYS_AT: usize = 40;
 /// The number of slots of a group. A group always takes whole lines, since slots take whole words.
 pub const GROUP_SLOTS: usize = 8;
-/// The offset of the LOW fence. HIGH follows LOW.
+/// The offset of the LOW fence. The HIGH fence follows the LOW fence.
 pub const LOW_AT: usize = 48;
 /// The maximum number of slots of a node, which is the number of bits of BITMAP.
 pub const SLOTS_MAX: usize = 64;
 /// The number of bytes of a child's address.
 pub const CHILD_BYTES: usize = 8;
-/// A flag of META: the node has a HIGH fence.
+/// A flag of META: the node has an upper end, which is the HIGH fence.
 pub const BOUNDED: u8 = 1;
-/// A flag of META. It says that the node was merged into another node.
+/// A flag in META, which says that the node was merged into another node.
 pub const DEAD: u8 = 2;
 
 const NODE_BYTES: usize = 1024;
@@ -51,7 +52,7 @@ const _: () = assert!(STRAYS_AT == BITMAP_AT + 8 && LOW_AT == STRAYS_AT + 8);
 const _: () = assert!(LOW_AT <= LINE_BYTES && GROUP_SLOTS * 8 == LINE_BYTES);
 const _: () = assert!(VERSION_AT + 8 == META_AT && LOCK_AT == 0);
 
-/// The lowest `count` bits.
+/// Returns a word whose lowest `count` bits are set.
 pub fn mask(count: usize) -> u64 {
     if count == 64 { u64::MAX } else { (1 << count) - 1 }
 }
@@ -71,7 +72,7 @@ pub struct NodeShape {
     pub leaf_slots: usize,
     /// The number of slots of an inner node.
     pub inner_slots: usize,
-    /// The number of groups of a leaf's slots that are homes of keys.
+    /// The number of groups of a leaf's slots. Each group is the home of some keys.
     pub homes: usize,
 }
 
@@ -98,10 +99,10 @@ impl NodeShape {
         }
     }
 
-    /// The group of a leaf's slots in which a key's entry lies, if the group has room. Successive keys get
-    /// different groups, because a multiplication by the golden ratio separates them (Knuth, "The Art of Computer
-    /// Programming", vol. 3, section 6.4). The upper half of a key word is combined with the lower half, since the
-    /// lower half decides and keys may end in zeros.
+    /// The group of a leaf's slots in which a key's entry lies if the group has room (the key's home). Successive
+    /// keys get different groups, because a multiplication by the golden ratio separates them (Knuth, "The Art of
+    /// Computer Programming", vol. 3, section 6.4). The upper half of a key word is combined with the lower half,
+    /// since the lower half decides the group and keys may end in zeros.
     #[inline]
     pub fn home(&self, key: &[u8]) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -113,21 +114,21 @@ impl NodeShape {
         (((hash >> 32) * self.homes as u64) >> 32) as usize
     }
 
-    /// The bits of the slots of a leaf's group.
+    /// Returns a bitmap with the bits of the slots of group number `group` of a leaf.
     #[inline]
     pub fn group_bits(group: usize) -> u64 {
         0xff << (group * GROUP_SLOTS)
     }
 
-    /// The offset of a leaf's group, and its size.
+    /// The offset and the size in bytes of a group of a leaf's slots.
     #[inline]
     pub fn group_at(&self, group: usize) -> (usize, usize) {
         let bytes = GROUP_SLOTS * (self.key_bytes + self.value_bytes);
         (self.header_bytes + group * bytes, bytes)
     }
 
-    /// The slot for a new entry in a node of this level, outside the slots in `taken`, and the bit that must be set
-    /// in STRAYS. Returns `None` if no slot is free.
+    /// Returns a free slot for a new entry in a node of this level, and the bit that must then be set in STRAYS.
+    /// `taken` is the bitmap of the slots in use. Returns `None` if no slot is free.
     pub fn place(&self, level: u8, key: &[u8], taken: u64) -> Option<(usize, u64)> {
         let free = !taken & mask(self.slots(level));
         if level > 0 {
@@ -138,7 +139,7 @@ impl NodeShape {
         if near != 0 {
             return Some((near.trailing_zeros() as usize, 0));
         }
-        // The search begins at the last slot, because the last slots may be in no key's home.
+        // The search begins at the last slot, because the last slots may belong to no group.
         let last = free.checked_ilog2()?;
         Some((last as usize, 1 << home))
     }
@@ -176,7 +177,7 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Creates a view of an image. The image must have at least the bytes that the node's level uses.
+    /// Creates a view of an image. The image must have at least the number of bytes that a node of its level uses.
     #[inline]
     pub fn new(shape: &'a NodeShape, bytes: &'a [u8]) -> Node<'a> {
         Node { shape, bytes }
@@ -187,7 +188,7 @@ impl<'a> Node<'a> {
         u64::from_le_bytes(*self.bytes[at..].first_chunk().expect("inside the image"))
     }
 
-    /// The word LOCK.
+    /// Returns the node's LOCK word.
     #[inline]
     pub fn lock(&self) -> u64 {
         self.word(LOCK_AT)
@@ -210,13 +211,14 @@ impl<'a> Node<'a> {
         self.bytes[META_AT + 1] & flag != 0
     }
 
-    /// Whether the node was merged into another.
+    /// Whether the node was merged into another node.
     #[inline]
     pub fn is_dead(&self) -> bool {
         self.has(DEAD)
     }
 
-    /// The number, plus one, of the index that the node belongs to. In a root that was never split it may be 0.
+    /// The number, plus one, of the index that the node belongs to. In a root that was never split, this number may
+    /// be 0.
     #[inline]
     pub fn tree(&self) -> u16 {
         u16::from_le_bytes([self.bytes[META_AT + 2], self.bytes[META_AT + 3]])
@@ -228,19 +230,20 @@ impl<'a> Node<'a> {
         Address::from_word(self.word(NEXT_AT))
     }
 
-    /// The bits of the node's used slots. Bits of a damaged word for slots that do not exist are ignored.
+    /// The bits of the node's used slots. If the word is damaged, bits for slots that do not exist are ignored.
     #[inline]
     pub fn bitmap(&self) -> u64 {
         self.word(BITMAP_AT) & mask(self.shape.slots(self.level()))
     }
 
-    /// The bits of the groups of slots of which an entry may lie in another group.
+    /// Returns the node's word STRAYS. If a group's bit is set, an entry whose home is this group may lie in another
+    /// group.
     #[inline]
     pub fn strays(&self) -> u64 {
         self.word(STRAYS_AT)
     }
 
-    /// The number of slots in use.
+    /// The number of slots of the node that are in use.
     #[inline]
     pub fn count(&self) -> usize {
         self.bitmap().count_ones() as usize
@@ -252,7 +255,7 @@ impl<'a> Node<'a> {
         &self.bytes[LOW_AT..LOW_AT + self.shape.key_bytes]
     }
 
-    /// The lowest key beyond the node, if the node has an upper end.
+    /// The lowest key above the keys that the node covers, if the node has an upper end.
     #[inline]
     pub fn high(&self) -> Option<&'a [u8]> {
         let at = LOW_AT + self.shape.key_bytes;
@@ -272,7 +275,7 @@ impl<'a> Node<'a> {
         &self.bytes[at..at + self.shape.key_bytes]
     }
 
-    /// The child in an inner node's slot.
+    /// The address of the child in an inner node's slot.
     #[inline]
     pub fn child(&self, slot: usize) -> Address {
         Address::from_word(self.word(self.shape.slot_at(self.level(), slot) + self.shape.key_bytes))
@@ -284,7 +287,7 @@ impl<'a> Node<'a> {
         Bits(self.bitmap())
     }
 
-    /// The slot among the slots `among` that holds `key`.
+    /// Returns the slot that holds `key`, among the slots whose bits are set in `among`.
     pub fn find(&self, key: &[u8], among: u64) -> Option<usize> {
         let level = self.level();
         let (stride, start) = (self.shape.slot_bytes(level), self.shape.header_bytes);
@@ -296,7 +299,8 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The first word of a key, as a number. Such numbers compare in the same order as the keys' bytes.
+/// The first word of a key, as a number. If two keys differ in their first words, these numbers compare in the same
+/// order as the keys.
 #[inline]
 pub fn first_of(key: &[u8]) -> u64 {
     u64::from_be_bytes(*key.first_chunk().expect("keys have 8 bytes or more"))
@@ -320,8 +324,8 @@ impl Iterator for Bits {
     }
 }
 
-/// Changes a key into the key before it. If no key is before it, all bits of the key become ones, and the result is
-/// false.
+/// Changes `key` into the next lower key of the same length. If `key` is the lowest key, all its bits become ones,
+/// and the result is false.
 pub fn before(key: &mut [u8]) -> bool {
     for byte in key.iter_mut().rev() {
         let (less, borrowed) = byte.overflowing_sub(1);
@@ -340,7 +344,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// For any contents of a node's memory, reads of the node stay within its bytes.
+        /// Whatever bytes a node's memory contains, reads of the node stay within the node's bytes.
         #[test]
         fn damaged_nodes_are_read_within_their_bytes(
             seed: u64, meta: u32, bitmap in prop_oneof![Just(u64::MAX), any::<u64>()],

@@ -1,17 +1,18 @@
-//! The multi-version record whose versions all lie in its one line, beside its head.
+//! The multi-version record that takes one line, which contains the head and all versions of the record.
 //!
 //! ```text
 //! 0 LOCK | 8 STATE | 16 KEY | 24 V0 .. V(n-1) | payload 0 .. payload n-1 | 56 WRITER
 //! V        63 INVISIBLE | 62 deleted | 61 T_commit or T_lb 0         0: never one here
 //! ```
-//! Invariant: a record is one line, so that one READ of it is a snapshot of one moment, and all changes by one
-//! WRITE become visible together. A record of one moment needs no PREV_TS. A version may have been discarded only
-//! if no place is fresh, and a discarded version is never newer than the version that is shown. WRITER is the tag
-//! of the last transaction that wrote a version here. At most one version is INVISIBLE, and WRITER wrote it. STATE
-//! and LOCK have the same meaning as in records whose versions lie outside the slot.
+//! Invariant: a record is one line, so that one READ of it is a snapshot of one moment, and all changes by one WRITE
+//! become visible together. Because every image is a snapshot of one moment, the record needs no PREV_TS. A version
+//! may have been discarded only if every place has held a version. A discarded version is never newer than the
+//! version that readers see. WRITER is the tag of the last transaction that wrote a version of this record. At most
+//! one version is INVISIBLE, and WRITER wrote it. STATE and LOCK have the same meaning as in records whose versions
+//! lie outside the slot.
 //!
-//! The layout is Tarn's own. This layout is for rows so small that several versions fit beside the key. Then old
-//! versions cost no second READ.
+//! The layout is Tarn's own. This layout is for rows so small that several versions fit beside the key. A reader of
+//! an old version then needs no second READ.
 
 use super::choose::Seen;
 use super::{HEADER_BYTES, LockWords, RecordLayout, Slot, VersionWord};
@@ -19,13 +20,13 @@ use crate::ids::Timestamp;
 use crate::schema::TableSchema;
 use tarn_fabric::address::LINE_BYTES;
 
-/// The offset of the first version's word.
+/// The offset of the word of the first version in a slot.
 pub const PACKED_VERSIONS_AT: usize = HEADER_BYTES;
-/// The offset of WRITER.
+/// The offset of WRITER in a packed record.
 pub const PACKED_WRITER_AT: usize = LINE_BYTES - 8;
 
 const _: () = assert!(PACKED_WRITER_AT == 56 && PACKED_VERSIONS_AT == 24);
-// Two versions of one word each fit the line, which is enough for a row of SmallBank.
+// Two versions of one word each fit into the line, which is enough for a row of SmallBank.
 const _: () = assert!(PACKED_VERSIONS_AT + 2 * (8 + 8) == PACKED_WRITER_AT);
 
 /// The number of versions of a slot, and the size of their payloads.
@@ -45,7 +46,7 @@ impl Packed {
         fits.then_some(Packed { count, stride: stride as u8 })
     }
 
-    /// The number of versions.
+    /// The number of versions that a slot has places for.
     #[inline]
     pub fn count(self) -> usize {
         usize::from(self.count)
@@ -71,7 +72,7 @@ impl Packed {
         VersionWord::from_word(word(image, self.version_at(cell)))
     }
 
-    /// The parts of all versions that a reader needs.
+    /// Returns the parts of all versions that [`super::choose()`] needs.
     #[inline]
     pub fn all(self, image: &[u8]) -> impl Iterator<Item = Seen> + Clone {
         let line: &[[u8; 8]; LINE_BYTES / 8] =
@@ -87,8 +88,9 @@ impl Packed {
         })
     }
 
-    /// The place of the newest version and its word, if there are two places and no place has a mark (INVISIBLE or
-    /// deleted). The next version goes to the other place, which is free or has the older version.
+    /// Returns the place of the newest version and its word, if the slot has two places and neither place has a mark
+    /// (INVISIBLE or deleted). A writer writes the next version into the other place, which is free or has the older
+    /// version.
     #[inline(always)]
     pub fn newest_of_two(self, line: &[u64; LINE_BYTES / 8]) -> Option<(usize, VersionWord)> {
         const FIRST: usize = PACKED_VERSIONS_AT / 8;
@@ -100,7 +102,7 @@ impl Packed {
         Some((newest, VersionWord::from_word(one.max(other))))
     }
 
-    /// The part of a version that a reader needs.
+    /// Returns the part of one version that [`super::choose()`] needs.
     #[inline]
     pub fn seen(self, image: &[u8], cell: usize) -> Seen {
         self.all(image).nth(cell).expect("the cell is one of the record's")

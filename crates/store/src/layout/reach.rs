@@ -1,8 +1,8 @@
 //! Bit masks of the lines and words of a row in which its columns lie.
 //!
-//! Invariant: a set of columns covers the union of the units (lines or words) that its columns cover, so that runs
-//! of units are runs of bits. Rows of more than 64 units have no masks. For rows without masks each column is
-//! processed by itself.
+//! Invariant: the mask of a set of columns is the union of the masks of its columns. Each bit is a unit (a line or a
+//! word), so adjacent units are adjacent bits. Rows of more than 64 units have no masks. In a table without masks,
+//! each column is processed by itself.
 
 use crate::schema::{Cells, Column, TableSchema};
 use tarn_fabric::address::LINE_BYTES;
@@ -23,8 +23,8 @@ impl Reach {
         Reach { lines: masks(schema, LINE_BYTES), words: masks(schema, WORD_BYTES) }
     }
 
-    /// The mask of the units of `unit` bytes in which the columns of `bits` lie. Returns `None` if a row has too
-    /// many units.
+    /// The mask of the units of `unit` bytes in which the columns of `bits` lie. Returns `None` if a row has more
+    /// than 64 such units.
     #[inline]
     pub fn units(&self, unit: usize, bits: u64) -> Option<u64> {
         let masks = match unit {
@@ -44,7 +44,7 @@ impl Reach {
     }
 
     /// Calls `run(from, to)` for the byte ranges of a payload in which the columns of `cells` lie. The ranges are
-    /// widened to multiples of `unit`, and merged if they touch.
+    /// widened so that they begin and end at multiples of `unit`, and merged if they touch.
     pub fn for_each_run(
         &self,
         columns: &[Column],

@@ -1,10 +1,10 @@
 //! The layout of a database's records, and functions that read a slot of any layout.
 //!
-//! Invariant: code that fills tables, inspects memory or names the fields that a verb touched reads a slot's record
-//! only through this file. So a new layout is one more variant of both enums, with its match arms. Two things are
-//! outside this file. The first is the head of LOCK, VERSION and KEY, which slots, directory records and nodes have
-//! in every layout (indexes find keys by this head). The second is the code by which a protocol works on its own
-//! layout, because the protocol knows the bytes of that layout.
+//! Invariant: code that fills tables, inspects memory or names the fields that a verb accessed reads a slot's record
+//! only through this file. So a new layout needs only one more variant of [`LayoutKind`] and of [`RecordLayout`],
+//! with the match arms for these variants. Two parts of a layout are used outside this file. First, slots, directory
+//! records and nodes have a head of LOCK, VERSION and KEY in every layout, and indexes find keys by this head.
+//! Second, a protocol accesses its own layout directly, because the protocol knows the bytes of that layout.
 
 use super::{
     CELL_COORDINATORS_MAX, CELLS_MAX, Cell, CellAddress, Cells, Deltas, KEY_AT, Lined, LockWords,
@@ -17,35 +17,38 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use tarn_fabric::address::Address;
 
-/// The layout of all records of a database. The protocol chooses it, and the plan's stamp includes it.
+/// The layout of all records of a database. The protocol chooses the layout, and the stamp of the plan depends on the
+/// layout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayoutKind {
-    /// One version, which is changed in place.
+    /// A record has one version, and a writer changes it in place.
     #[default]
     SingleVersion,
-    /// One version, which is changed in place, with lock words of tickets.
+    /// A record has one version, and a writer changes it in place. Lock words count tickets
+    /// ([`TicketWord`](super::TicketWord)).
     Ticketed,
-    /// Several versions of each record, with their commit times.
+    /// A record has several versions, each with its commit time.
     MultiVersion {
         /// The number of versions, 1 to [`CELLS_MAX`].
         cells: u8,
         /// The place where the versions lie.
         records: Records,
     },
-    /// The newest version in one place, and the columns in which each older version differs.
+    /// A record stores the newest version whole. For each older version, it stores only the columns that differ.
     Deltas {
         /// The number of versions, 1 to [`super::DELTA_VERSIONS_MAX`].
         cells: u8,
     },
-    /// The same slots as `Deltas`, but each version is stored whole.
+    /// Slots have the same form as in `Deltas`, but each version is stored whole.
     Wholes {
         /// The number of versions, 1 to [`super::DELTA_VERSIONS_MAX`].
         cells: u8,
     },
-    /// One version, whose number is repeated in every line.
+    /// A record has one version, and every line of the record contains this version's number.
     Lined {
-        /// Whether a record takes only half a line if it fits. Such a record does not name its writer.
+        /// Whether a record takes only half a line if half a line has room for it. A record of half a line does not
+        /// name its writer.
         halves: bool,
     },
 }
@@ -54,7 +57,7 @@ pub enum LayoutKind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Records {
-    /// The versions lie in the slot's line if they fit, and otherwise in separate memory.
+    /// The versions lie in the slot's line if the line has room for them, and otherwise in separate memory.
     #[default]
     Auto,
     /// Each version lies in separate memory.
@@ -62,10 +65,11 @@ pub enum Records {
 }
 
 impl LayoutKind {
-    /// The slot for rows of `schema`.
+    /// Returns the slot for rows of `schema` in this layout.
     ///
     /// # Panics
-    /// If the layout has no cells, or too many. [`LayoutKind::validate`] refuses such layouts earlier.
+    /// If the number of cells is 0 or greater than the maximum. [`LayoutKind::validate`] refuses such layouts
+    /// earlier.
     pub fn slot(self, schema: &TableSchema) -> Slot {
         match self {
             LayoutKind::SingleVersion => Slot::of(schema),
@@ -84,7 +88,7 @@ impl LayoutKind {
     /// Checks that a database can have this layout.
     ///
     /// # Errors
-    /// Names the field that is not possible, its value, and the allowed values.
+    /// The error names the field that is not possible, its value, and the allowed values.
     pub fn validate(self, coordinators_max: u32) -> Result<(), UsageError> {
         let cells = match self {
             LayoutKind::SingleVersion | LayoutKind::Ticketed | LayoutKind::Lined { .. } => {
@@ -114,7 +118,7 @@ impl LayoutKind {
     /// Checks that a table of this schema can have this layout.
     ///
     /// # Errors
-    /// Names the field, its value and the allowed values, like [`LayoutKind::validate`].
+    /// The error names the field, its value and the allowed values, as the error of [`LayoutKind::validate`] does.
     pub fn validate_schema(self, schema: &TableSchema) -> Result<(), UsageError> {
         match self {
             LayoutKind::Lined { .. } => Lined::validate(schema),
@@ -123,8 +127,8 @@ impl LayoutKind {
     }
 }
 
-/// Formats the layout's name, which a memory node's superblock contains. The number in the name is raised when the
-/// meaning of bytes changes.
+/// Formats the layout's name, which a memory node's superblock contains. If the meaning of a layout's bytes changes,
+/// its name gets a greater number.
 impl fmt::Display for LayoutKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -147,17 +151,17 @@ impl fmt::Display for LayoutKind {
 /// The layout of one table's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordLayout {
-    /// One version. VERSION in the head is the record's version. The payload lies in the slot, or at an address in
-    /// the slot.
+    /// The record has one version. VERSION in the head is the record's version. The payload lies in the slot, or at
+    /// an address in the slot.
     InPlace,
-    /// Several versions, which all lie in the slot's line.
+    /// The record has several versions, which all lie in the slot's line.
     Packed(Packed),
-    /// Several versions. A cell in the slot has the address of each version.
+    /// The record has several versions. For each version, a cell in the slot has the version's address.
     Cells(Cells),
-    /// The newest version in separate memory, together with the columns in which older versions differ, or with
-    /// whole older versions.
+    /// The newest version lies in separate memory. The memory of the newest version also contains either the columns
+    /// in which older versions differ, or whole older versions.
     Deltas(Deltas),
-    /// One version in the slot. Each of the slot's lines contains the version's number.
+    /// The record has one version, which lies in the slot. Each of the slot's lines contains the version's number.
     Lined(Lined),
 }
 
@@ -166,7 +170,8 @@ pub enum RecordLayout {
 pub enum PayloadAt {
     /// The payload lies in the slot, at this offset.
     Slot(usize),
-    /// The payload lies in the slot, between the versions of the slot's lines: see [`Lined::gather_payload`].
+    /// The payload lies in several lines of the slot, each of which begins with a version: see
+    /// [`Lined::gather_payload`].
     Lines(Lined),
     /// The payload lies in separate memory, which begins at this address. The payload's offset in that memory is
     /// [`Slot::payload_at`].
@@ -176,35 +181,37 @@ pub enum PayloadAt {
 /// The newest version of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Newest {
-    /// The version.
+    /// The number of the version. For layouts with several versions, it is made from the version's timestamp.
     pub version: Version,
     /// The place where the version's payload lies.
     pub payload: PayloadAt,
 }
 
-/// A record to be loaded.
+/// A record that a loader writes before any transaction runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded<'a> {
-    /// The record's table.
+    /// The table of the record to be loaded.
     pub table: TableId,
-    /// The key word.
+    /// The key word of the record to be loaded.
     pub key: u64,
     /// The full key, if the table's keys are longer than one word.
     pub full_key: &'a [u8],
-    /// The address of the payload, if the payload lies in separate memory. Otherwise it is [`Address::NULL`].
+    /// The address of the payload, if the payload lies in separate memory. If the payload lies in the slot, this
+    /// field is [`Address::NULL`].
     pub body: Address,
 }
 
 impl Slot {
-    /// Whether a slot with this image, [`Slot::slot_bytes`] long, can take another record. A slot whose record was
-    /// deleted cannot, as long as its versions may have readers. The protocol decides when the slot becomes free.
+    /// Whether a slot with this image, [`Slot::slot_bytes`] long, can take another record. As long as readers may use
+    /// versions of a deleted record, its slot cannot take another record. The protocol decides when the slot becomes
+    /// free.
     #[inline]
     pub fn is_free(&self, image: &[u8]) -> bool {
         !version(image).is_present()
     }
 
-    /// The newest version of the record in a slot with this image, if the slot has a record. Among several versions
-    /// it is the newest committed version, and its [`Version`] is the version's timestamp.
+    /// The newest version of the record in a slot with this image, if the slot has a record. In layouts with several
+    /// versions, the result is the newest committed version, and its [`Version`] is the version's timestamp.
     pub fn newest(&self, image: &[u8]) -> Option<Newest> {
         if self.is_free(image) {
             return None;
@@ -250,10 +257,9 @@ impl Slot {
         })
     }
 
-    /// The number of bytes, from the slot's start, that are equal at all replicas while no transaction runs. The
-    /// LOCK word among these bytes may differ. If the slot has no record, only the head must be the same, because
-    /// an insert that was
-    /// undone leaves bytes behind.
+    /// The number of bytes, from the slot's start, that are equal at all replicas while no transaction runs. The LOCK
+    /// word among these bytes may differ. If the slot has no record, only the head must be the same at all replicas,
+    /// because an insert that was undone leaves bytes behind.
     pub fn replicated_bytes(&self, image: &[u8]) -> usize {
         match self.is_free(image) {
             true => self.body_at.unwrap_or(KEY_AT) + 8,
@@ -261,10 +267,10 @@ impl Slot {
         }
     }
 
-    /// The offsets of all versions of the record in a slot with this image in their separate memory, the newest
-    /// first. While no transaction runs, [`Slot::apart_bytes`] of each version are the same at every replica.
-    /// Versions that no cell names may differ, since a copy that joined later does not have them. The bytes behind
-    /// a version may belong to an earlier record.
+    /// Returns the offsets, in the record's separate memory, of all versions of the record in a slot with this image.
+    /// The newest version comes first. While no transaction runs, every replica has the same [`Slot::apart_bytes`]
+    /// bytes of each version. Versions that no cell names may differ, since a copy that joined later does not have
+    /// them. The bytes behind a version may belong to an earlier record.
     pub fn versions_apart(&self, image: &[u8]) -> Vec<usize> {
         match self.record {
             RecordLayout::Deltas(deltas) => deltas.versions_at(&words(image), self.payload_bytes),
@@ -272,8 +278,8 @@ impl Slot {
         }
     }
 
-    /// Writes all of a loaded record except its payload into an image of zeros. The timestamp of its first version
-    /// is 1.
+    /// Writes all of a loaded record except its payload into an image of zeros. The timestamp of a loaded record's
+    /// first version is 1.
     pub fn write_loaded(&self, image: &mut [u8], record: &Loaded<'_>) {
         let mut set = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
         set(VERSION_AT, &Version::LOADED.word().to_le_bytes());
@@ -303,8 +309,8 @@ impl Slot {
         }
     }
 
-    /// Completes the separate memory of a loaded record whose payload is already written, if the layout needs more
-    /// fields there.
+    /// Completes the separate memory `body` of a loaded record, whose payload is already written. Some layouts need
+    /// more fields beside the payload.
     pub fn seal_loaded(&self, body: &mut [u8], key: u64) {
         match self.record {
             RecordLayout::Cells(_) => seal_record(&mut body[..self.apart_bytes()], 0, key),
@@ -315,10 +321,9 @@ impl Slot {
         }
     }
 
-    /// Whether a transaction that changes a record keeps the old payload separately from the image that was read.
-    /// The old payload must be kept in layouts whose slot may not have the old payload as contiguous bytes. In such
-    /// layouts the payload lies in separate memory, in one of several versions, or in lines with versions between
-    /// them.
+    /// Whether a transaction that changes a record keeps the old payload separately from the image that was read. The
+    /// transaction must keep the old payload in layouts whose slot may not have the payload as contiguous bytes. The
+    /// payload may lie in separate memory, in one of several versions, or in lines with versions between them.
     #[inline]
     pub fn keeps_old_payload(&self) -> bool {
         match self.record {
@@ -327,8 +332,8 @@ impl Slot {
         }
     }
 
-    /// The record's layout in lines, if the record has such a layout. A payload in such a layout must be copied out
-    /// of the lines, and into the lines.
+    /// Returns the record's layout in lines with versions, if the record has this layout. The payload of a record in
+    /// lines is not contiguous, so it must be copied out of the lines and into the lines.
     #[inline]
     pub fn lined(&self) -> Option<Lined> {
         match self.record {

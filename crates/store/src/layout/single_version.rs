@@ -10,24 +10,25 @@
 //!   0        8        16       24       32       40
 //!   | LOCK   | VERSION| STAMP  | PRINTS | DEPTH  | NEXT   | unused
 //! ```
-//! Invariant: LOCK is an owner's tag or 0; it is taken by CAS and released by its holder. VERSION never decreases.
-//! A record of one line is consistent when one READ returns it, because a line is atomic. A record of several lines
-//! needs a READ of LOCK and VERSION before and after its body (verbs of a batch are executed in order). Such a
-//! record is consistent if both READs show it unlocked, with the same VERSION. Therefore payload bytes are
-//! contiguous, without a version in every line: see docs/design/0003-single-version-layout.md.
+//! Invariant: LOCK is an owner's tag or 0. A transaction takes the lock by CAS, and only the holder releases it.
+//! VERSION never decreases. One READ of a record of one line returns a consistent record, because a line is atomic. A
+//! record of several lines needs a READ of LOCK and VERSION before and after the READ of its body. (Verbs of a batch
+//! are executed in order.) Such a record is consistent if both READs of its head show a free LOCK and the same
+//! VERSION. Because of these two READs, the payload needs no version in every line, and its bytes are contiguous: see
+//! docs/design/0003-single-version-layout.md.
 //!
 //! The layout follows FORD (Zhang, Hua, Zuo, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
-//! Disaggregated Persistent Memory", FAST 2022), which also stores records in their bucket.
+//! Disaggregated Persistent Memory", FAST 2022), which also stores records in the buckets of its index.
 
 use super::{LockWord, RecordLayout, TicketWord};
 use crate::schema::TableSchema;
 use tarn_fabric::address::LINE_BYTES;
 
-/// The offset of LOCK.
+/// The offset of LOCK in a record.
 pub const LOCK_AT: usize = 0;
-/// The offset of VERSION.
+/// The offset of VERSION in a record.
 pub const VERSION_AT: usize = 8;
-/// The offset of KEY.
+/// The offset of KEY in a record.
 pub const KEY_AT: usize = 16;
 /// The number of bytes of the header with which every record starts.
 pub const HEADER_BYTES: usize = 24;
@@ -37,7 +38,7 @@ pub const DIRECTORY_BYTES: usize = LINE_BYTES;
 pub const DIRECTORY_STAMP_AT: usize = 16;
 /// The offset of a directory record's fingerprints, one byte for each slot.
 pub const DIRECTORY_PRINTS_AT: usize = 24;
-/// The offset of a directory record's depth, which is the number of hash bits that all keys of the bucket share.
+/// The offset of a directory record's depth, which is the number of hash bits in which all keys of the bucket agree.
 pub const DIRECTORY_DEPTH_AT: usize = 32;
 /// The offset of the address of the bucket's next overflow block.
 pub const DIRECTORY_NEXT_AT: usize = 40;
@@ -52,8 +53,8 @@ const INLINE_BYTES_MAX: usize = 2 * LINE_BYTES;
 /// The minimum size of a slot. Two such slots fill a line, so that a bin is one line.
 pub(super) const SLOT_BYTES_MIN: usize = LINE_BYTES / 2;
 
-/// The size of a slot that needs this number of bytes: half a line if they fit, otherwise whole lines. So no slot
-/// that is smaller than a line crosses the end of a line.
+/// The size of a slot that needs this number of bytes: half a line if `used_bytes` fits into half a line, otherwise
+/// whole lines. So no slot that is smaller than a line crosses the end of a line.
 const fn slot_bytes(used_bytes: usize) -> usize {
     if used_bytes <= SLOT_BYTES_MIN {
         SLOT_BYTES_MIN
@@ -65,14 +66,15 @@ const fn slot_bytes(used_bytes: usize) -> usize {
 /// The meaning of the LOCK words of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockWords {
-    /// The word is the tag of the holder: [`LockWord`].
+    /// A LOCK word contains the tag of the transaction that holds the lock: [`LockWord`].
     Tags,
-    /// The word counts the transactions that took tickets and the transactions that were served: [`TicketWord`].
+    /// A LOCK word counts the transactions that took tickets, and the transactions that have finished with their
+    /// tickets: [`TicketWord`].
     Tickets,
 }
 
 impl LockWords {
-    /// Whether the lock with this word is free. A lock with only a lease counts as free.
+    /// Whether a lock whose LOCK word is `word` is free. A lock word that contains a lease counts as free.
     #[inline]
     pub fn is_free(self, word: u64) -> bool {
         match self {
@@ -92,26 +94,27 @@ pub struct Slot {
     pub body_at: Option<usize>,
     /// The offset of the full key in the slot.
     pub full_key_at: usize,
-    /// The length of the full key in the slot; 0 if the key is a word.
+    /// The length of the full key in the slot; or 0 if the key is one word.
     pub full_key_bytes: usize,
-    /// The offset of the payload in the slot or in the separate memory. In a slot of several versions, it is the
-    /// offset of the first payload. For a record in lines, it is the offset that the payload would have if it were
-    /// contiguous: see [`Slot::lined`].
+    /// The offset of the payload in the slot or in the separate memory. In a slot that contains several versions,
+    /// this field is the offset of the first version's payload. In a record of lines with versions, this field is the
+    /// offset that the payload would have if it were contiguous: see [`Slot::lined`].
     pub payload_at: usize,
     /// The length of the payload.
     pub payload_bytes: usize,
-    /// Whether lookups read whole buckets. Then no record has a home in the bucket.
+    /// Whether lookups read whole buckets. If lookups read whole buckets, keys have no home slots in their bucket.
     pub by_bucket: bool,
     /// The layout of the record in a slot.
     pub record: RecordLayout,
     /// The meaning of the LOCK words of records. LOCK words of directory records are always tags.
     pub lock_words: LockWords,
-    /// The answer of [`Slot::is_plain`]. The answer is stored because it is needed for every record that is added.
+    /// The result of [`Slot::is_plain`], which is computed once. The answer is stored, because a transaction needs it
+    /// for every record that it adds.
     pub(super) plain: bool,
-    /// The answer of [`Slot::is_out_of_line`]. The answer is stored because it is needed for every record that is
-    /// added.
+    /// The result of [`Slot::is_out_of_line`], which is computed once. The answer is stored, because a transaction
+    /// needs it for every record that it adds.
     pub(super) out_of_line: bool,
-    /// The answer of [`Slot::used_bytes`].
+    /// The result of [`Slot::used_bytes`], which is computed once.
     pub(super) used_bytes: usize,
 }
 
@@ -159,7 +162,7 @@ impl Slot {
         .shaped(0, false)
     }
 
-    /// The same slot for buckets of another shape, with a size of at least `bytes_min`.
+    /// Returns the same slot for buckets of another shape. The slot's size is at least `bytes_min`.
     #[must_use]
     pub fn shaped(self, bytes_min: usize, by_bucket: bool) -> Slot {
         let slot_bytes = self.slot_bytes.max(slot_bytes(bytes_min));
@@ -175,8 +178,9 @@ impl Slot {
         self.out_of_line
     }
 
-    /// The number of bytes allocated for one version outside the slot, in whole lines; 0 if the payload lies in the
-    /// slot. For versions kept as deltas, it is the number of all bytes that the record has outside the slot.
+    /// The number of bytes allocated for one version outside the slot, in whole lines. The result is 0 if the payload
+    /// lies in the slot. If old versions are stored as deltas, the result counts all bytes that the record has
+    /// outside the slot.
     pub fn body_bytes(&self) -> usize {
         match self.record {
             RecordLayout::Deltas(deltas) => deltas.block_bytes(self.payload_bytes),
@@ -184,14 +188,14 @@ impl Slot {
         }
     }
 
-    /// The number of bytes that one version has outside the slot; 0 if the payload lies in the slot.
+    /// The number of bytes that one version has outside the slot. The result is 0 if the payload lies in the slot.
     #[inline]
     pub fn apart_bytes(&self) -> usize {
         if self.is_out_of_line() { self.payload_at + self.payload_bytes } else { 0 }
     }
 
-    /// The number of versions for which a slot has places. Of versions kept as deltas, only the newest version
-    /// counts.
+    /// The number of versions for which a slot has places. If old versions are stored as deltas, only the newest
+    /// version counts.
     #[inline]
     pub fn cells(&self) -> usize {
         match self.record {
@@ -207,16 +211,16 @@ impl Slot {
         self.slot_bytes <= LINE_BYTES || self.used_bytes() <= LINE_BYTES
     }
 
-    /// Whether one READ of a slot is enough, without reading its head again. Either the slot is a snapshot of one
-    /// moment, or its lines may be of different moments ([`super::choose()`]), or its lines contain their versions
-    /// ([`super::Lined`]).
+    /// Whether one READ of a slot is enough, without reading its head again. One READ is enough if the image is a
+    /// snapshot of one moment, or if each line contains its version ([`super::Lined`]). One READ is also enough if
+    /// readers may combine lines of different moments ([`super::choose()`]).
     #[inline]
     pub fn is_read_at_once(&self) -> bool {
         self.is_one_line() || matches!(self.record, RecordLayout::Cells(_) | RecordLayout::Lined(_))
     }
 
-    /// Whether a record is identified by its key word alone, and lies in one line. Then one READ of its home
-    /// returns the whole record.
+    /// Whether a record is identified by its key word alone, and lies in one line. If both hold, one READ of the
+    /// record's home returns the whole record.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.plain

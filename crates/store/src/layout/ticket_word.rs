@@ -1,5 +1,5 @@
-//! A LOCK word of tickets: a transaction that requests the lock takes a ticket number, and waits until the number
-//! is served.
+//! A LOCK word of tickets: a transaction that requests the lock takes a ticket number, and waits until all earlier
+//! tickets are served.
 //!
 //! ```text
 //! 63 … 48 writers served | 47 … 32 readers served | 31 … 16 writers come | 15 … 0 readers come
@@ -8,8 +8,8 @@
 //! waiting or held. The word contains no owner's tag. The word does not tell which transaction holds the lock. Each
 //! transaction knows its turn from the word that it found when it took its ticket. A writer holds the lock once all
 //! earlier tickets are served. A reader holds the lock once all earlier writers are served. No count exceeds twice
-//! [`COUNT_MAX`]. A transaction that finds a count at [`COUNT_MAX`] gives its ticket back. A transaction that then
-//! finds all tickets served resets the word.
+//! [`COUNT_MAX`]. If a transaction takes a ticket and finds a count at [`COUNT_MAX`], it returns its ticket. When a
+//! transaction later finds that all tickets are served, it resets the word.
 //!
 //! The algorithm is from Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization
 //! without Starvation", SIGMOD 2018, section 4.
@@ -55,26 +55,26 @@ impl TicketWord {
         (self.0 >> at) as u16
     }
 
-    /// Whether all tickets are served.
+    /// Whether all tickets that transactions have taken are served.
     #[inline]
     pub fn is_at_rest(self) -> bool {
         self.0 as u32 == (self.0 >> 32) as u32
     }
 
-    /// Whether a writer has taken a ticket that is not served yet.
+    /// Whether a writer has taken a ticket and has not released the lock yet.
     #[inline]
     pub fn has_writer(self) -> bool {
         self.count(WRITER_COMES) != self.count(WRITER_SERVED)
     }
 
-    /// Whether no transaction may take a ticket any more, if counts may go up to `count_max`.
+    /// Whether no transaction may take a ticket any more, because a count has reached `count_max`.
     #[inline]
     pub fn is_over(self, count_max: u16) -> bool {
         self.count(READER_COMES) >= count_max || self.count(WRITER_COMES) >= count_max
     }
 
-    /// Whether this word shows that a transaction with this ticket may use the lock now. `came` is the word that
-    /// the transaction found when it took its ticket.
+    /// Whether this word shows that a transaction with a ticket of the kind `ticket` holds the lock now. `came` is
+    /// the word that the transaction found when it took its ticket.
     #[inline]
     pub fn is_turn(self, ticket: Ticket, came: TicketWord) -> bool {
         let writers = self.count(WRITER_SERVED) == came.count(WRITER_COMES);
@@ -89,7 +89,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    /// The transactions that have tickets that are not served, with the words that they found.
+    /// The transactions whose tickets are not served yet. Each element has the kind of a ticket, and the word that
+    /// the transaction found when it took the ticket.
     type Queue = VecDeque<(Ticket, TicketWord)>;
 
     fn holders(word: TicketWord, queue: &Queue) -> Vec<Ticket> {

@@ -1,7 +1,8 @@
 //! A record's version word.
 //!
-//! Invariant: the counter of one slot only grows, even when other records use the slot. So an equal word means that
-//! the record has not changed. The word of a slot that was never used is zero.
+//! Invariant: the counter of one slot only grows, even when other records use the slot. So if two reads of a slot
+//! return the same version word, the record has not changed between them. The word of a slot that was never used is
+//! zero.
 
 use std::fmt;
 
@@ -18,13 +19,13 @@ impl Version {
     /// The version of a record that was loaded.
     pub const LOADED: Version = Version(1);
 
-    /// Decodes the word in memory.
+    /// Decodes a version word as it is in memory.
     #[inline]
     pub fn from_word(word: u64) -> Version {
         Version(word)
     }
 
-    /// The word in memory.
+    /// Returns the version word as it is in memory.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
@@ -42,20 +43,21 @@ impl Version {
         self.0 & ABSENT == 0 && self.0 != 0
     }
 
-    /// A present version whose count is one more than the greater count of the two versions.
+    /// Returns a present version. The counter of the returned version is one more than the greater counter of this
+    /// version and `floor`.
     #[inline]
     pub fn present_after(self, floor: Version) -> Version {
         Version(self.counter().max(floor.counter()) + 1)
     }
 
-    /// The absent version with the same count.
+    /// Returns the absent version with the same counter.
     #[inline]
     #[must_use]
     pub fn absent(self) -> Version {
         Version(self.0 | ABSENT)
     }
 
-    /// An absent version whose count is one more than the count of this version.
+    /// Returns an absent version whose counter is one more than the counter of this version.
     #[inline]
     pub fn absent_after(self) -> Version {
         Version((self.counter() + 1) | ABSENT)

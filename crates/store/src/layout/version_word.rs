@@ -4,10 +4,10 @@
 //! 63 INVISIBLE | 62 DELETED | 61 ................ 0
 //! visible: T_commit          invisible: T_lb, a lower bound of T_commit
 //! ```
-//! Invariant: T_commit is above T_lb, and no version has the time 0. The DELETED bit is used only in packed
-//! records. For a cell, the deletion mark is in the cell's address. The word follows Hu, Zuo, Hu, Chen, Wang, Yang:
-//! "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks". In LOTUS, invisible versions contain no
-//! time; the lower bound is Tarn's own.
+//! Invariant: T_commit is above T_lb, and no version has the commit time 0. Only packed records use the DELETED bit.
+//! A cell stores its deletion mark in its address word. The word follows Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS:
+//! Optimizing Disaggregated Transactions with Disaggregated Locks". In LOTUS, invisible versions contain no time; the
+//! lower bound is Tarn's own.
 
 use crate::ids::Timestamp;
 use std::fmt;
@@ -17,18 +17,18 @@ const DELETED: u64 = 1 << 62;
 
 const _: () = assert!(Timestamp::MAX.0 == DELETED - 1);
 
-/// The commit time of a version, or its lower bound with the mark INVISIBLE.
+/// The commit time of a version, or a lower bound of the commit time with the mark INVISIBLE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct VersionWord(u64);
 
 impl VersionWord {
     /// The word of a place that never had a version.
     pub const FRESH: VersionWord = VersionWord(0);
-    /// The word of a place that had a version and has none now. Only packed records use it, because they keep
-    /// nothing else of the version.
+    /// The word of a place that had a version and has none now. Only packed records use this word, because they keep
+    /// no other data of the former version.
     pub const VACATED: VersionWord = VersionWord(DELETED);
 
-    /// The word of a version that was committed at `at`.
+    /// Returns the word of a version that was committed at `at`.
     #[inline]
     pub fn committed(at: Timestamp) -> VersionWord {
         debug_assert!(at.0 != 0, "0 is no version's");
@@ -36,27 +36,27 @@ impl VersionWord {
         VersionWord(at.0)
     }
 
-    /// The word of a version that may be committed later, above `lower_bound`.
+    /// The word of a version that may be committed later, with a commit time above `lower_bound`.
     #[inline]
     pub fn invisible(lower_bound: Timestamp) -> VersionWord {
         debug_assert!(lower_bound <= Timestamp::MAX, "timestamps have 62 bits");
         VersionWord(lower_bound.0 | INVISIBLE)
     }
 
-    /// The same word for a version that says "deleted".
+    /// Returns the same word, for a version that says "deleted".
     #[inline]
     #[must_use]
     pub fn deleted(self) -> VersionWord {
         VersionWord(self.0 | DELETED)
     }
 
-    /// Decodes the word in memory.
+    /// Decodes the word of a version as it is in memory.
     #[inline]
     pub fn from_word(word: u64) -> VersionWord {
         VersionWord(word)
     }
 
-    /// The word in memory.
+    /// Returns the word of the version as it is in memory.
     #[inline]
     pub fn word(self) -> u64 {
         self.0

@@ -4,11 +4,12 @@
 //! the area   0  the entry's beginning | end − 24  the first block's address u64 | end − 16  kept free: a decision's place
 //! a block    0  the next block's address u64, or 0 | 8  the rest of the entry
 //! ```
-//! Invariant: BYTES of such an entry has `CHAINED` set, and the checksum covers BYTES and the whole entry. If a
-//! block is missing or belongs to another entry, the entry is invalid. Blocks are chunks of the area's replica
-//! group. So every copy of the group that has the area also has the blocks. The order of log and data at a node
-//! holds for blocks as well. Blocks belong to the coordinator's number, like its area. Blocks are reused together
-//! with the area, and are never freed. The chunk table names no incarnation of a node as their owner.
+//! Invariant: The BYTES word of an entry that is longer than its area has `CHAINED` set, and the entry's checksum
+//! covers BYTES and the whole entry. If a block is missing or belongs to another entry, the entry is invalid. Blocks
+//! are chunks of the area's replica group. So every copy of the group that has a log area also has the blocks of that
+//! area. At each node, the blocks are written before the transaction's data, like the area itself. Blocks belong to
+//! the coordinator's number, as the coordinator's log area does. Blocks are reused when their area is reused, and are
+//! never freed. The chunk table names no incarnation of a node as the owner of blocks.
 
 use super::{CHAINED, LOG_HEADER_BYTES};
 use crate::placement::catalog::Catalog;
@@ -16,8 +17,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use tarn_fabric::address::{Address, GroupId};
 
-/// The number of bytes at the end of an area that contain no part of such an entry. These bytes contain the first
-/// block's address, and the place of a decision.
+/// The number of bytes at the end of an area that contain no part of an entry that continues in blocks. The last
+/// bytes of such an area contain the first block's address, and the space for a decision.
 const AREA_TAIL_BYTES: usize = 24;
 /// The number of bytes of the address of the next block.
 pub const LINK_BYTES: usize = 8;
@@ -42,25 +43,25 @@ impl LogBlocks {
     }
 }
 
-/// The number of bytes of such an entry that its area contains.
+/// If an entry is longer than its area, the area contains this number of the entry's first bytes.
 pub fn in_area(catalog: &Catalog) -> usize {
     catalog.options().log_bytes as usize - AREA_TAIL_BYTES
 }
 
-/// The number of bytes of such an entry that one block contains.
+/// The number of bytes of an entry that one block contains.
 pub fn in_block(catalog: &Catalog) -> usize {
     catalog.options().chunk_bytes as usize - LINK_BYTES
 }
 
-/// The block that continues an entry whose area or block has this word as its link. Returns `None` if the word
-/// leads to no block.
+/// Returns the address of the block that continues an entry. `link` is the link word of the entry's area, or of the
+/// block before. Returns `None` if `link` is not the address of a block.
 pub fn next_block(catalog: &Catalog, group: GroupId, link: u64) -> Option<Address> {
     let block = Address::from_word(link);
     (link != 0 && block.group() == group && catalog.is_chunk(block)).then_some(block)
 }
 
-/// The number of bytes of a block that must be read, including its link, if `missing` bytes of the entry are not
-/// read yet.
+/// The number of bytes of a block that a reader must read, including the block's link. `missing` is the number of
+/// bytes of the entry that the reader has not read yet.
 pub fn block_bytes(catalog: &Catalog, missing: usize) -> usize {
     missing.min(in_block(catalog)) + LINK_BYTES
 }

@@ -1,16 +1,17 @@
-//! The log that a coordinator writes together with its data, so that another thread or node can finish or undo its
-//! transaction.
+//! The log that a coordinator writes together with its data, so that another thread or node can finish or undo the
+//! coordinator's transaction.
 //!
 //! ```text
 //! an entry, at the beginning of its coordinator's area
 //! 0   TAG u64 | 8  CHECKSUM u64 | 16  its protocol's u64 | 24  BYTES 63, CHAINED 1 | 32  … its protocol's
 //! ```
 //! Invariant: an entry with a wrong checksum is invalid. The area is reused only when its contents are no longer
-//! needed. Head and checksum are the same for every protocol, so that areas can be read without knowing the
-//! protocol that wrote them (`steps::settle::logs` of the engine). The words behind the head are the protocol's own
-//! [`Entry`]. [`undo`] is the entry of old bytes, [`redo`] the entry of new bytes, [`versions`] the entry of
-//! versions. [`pieces`] defines how bytes are written with their address. [`blocks`] contain the rest of an entry
-//! that is longer than its area.
+//! needed. The head and the checksum of an entry have the same form in every protocol. So recovery can read an area
+//! without knowing the protocol that wrote the entry (`steps::settle::logs` of the engine). The words behind an
+//! entry's head have a form that the protocol defines ([`Entry`]). [`undo`] defines the entry of old bytes, [`redo`]
+//! the entry of new bytes, and [`versions`] the entry of versions. [`pieces`] defines how an entry stores bytes
+//! together with their address. [`blocks`] defines the heap blocks that contain the rest of an entry that is longer
+//! than its area.
 
 pub mod blocks;
 pub mod pieces;
@@ -22,33 +23,33 @@ use crate::ids::OwnerTag;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// A mark in the first word of an entry, beside the tag. The mark says that a thread, which may die before it is
-/// done, is undoing the transaction. For entries of new bytes, the mark says that the thread is finishing the
-/// transaction. Without the mark, a record whose LOCK was lost with its node would look like a record that was
-/// released. In both cases the record's VERSION is beyond the entry's version
-/// (docs/design/0013-memory-node-recovery.md). Also, locks that recovery has released would look like locks that
-/// the transaction had released.
+/// A mark in the first word of an entry, beside the tag. The mark says that a thread is undoing the transaction, and
+/// that this thread may die before it has finished. In an entry of new bytes, the mark says that a thread is
+/// finishing the transaction instead of undoing it. If a memory node failed, the LOCK word of a record there was
+/// lost. Without the mark, such a record would look like a record whose lock was released, because either record has
+/// a VERSION beyond the entry's version (docs/design/0013-memory-node-recovery.md). Without the mark, locks that
+/// recovery has released would also look like locks that the transaction had released.
 pub const SETTLING: u64 = 1 << 62;
 
-/// A mark in BYTES. The mark says that the entry is longer than its area ([`blocks`]).
+/// A mark in the word BYTES of an entry. The mark says that the entry is longer than its area ([`blocks`]).
 const CHAINED: u64 = 1 << 63;
 /// The number of bytes of an entry's head.
 pub const LOG_HEADER_BYTES: usize = 32;
-/// The positions of the head's words.
+/// The positions of the words of an entry's head.
 const TAG: usize = 0;
 const CHECKSUM: usize = 1;
-/// The position of the head's word that belongs to the protocol.
+/// The position of the word in an entry's head that the protocol may use as it likes.
 const OWN: usize = 2;
 const BYTES: usize = 3;
-/// The position of the first word that the checksum covers.
+/// The position of the first word that the checksum of an entry covers.
 const COVERED_FROM: usize = OWN;
 
 const _: () = assert!((BYTES + 1) * 8 == LOG_HEADER_BYTES);
 
 /// A protocol's log entry for one transaction, as recovery reads it.
 pub trait Entry: Sized {
-    /// Decodes the entry at `at` in the buffer, of which `available` bytes were read. Returns `None` if there is no
-    /// entry or if the entry is torn.
+    /// Decodes the entry at `at` in the buffer. The buffer contains `available` bytes of the entry's area. Returns
+    /// `None` if there is no entry or if the entry is torn.
     fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<Self>;
 
     /// The transaction that wrote the entry.
@@ -63,12 +64,12 @@ pub fn announced_bytes(round: &Round, head: BufferOffset) -> usize {
     (round.word(head.plus(BYTES * 8)) & !CHAINED) as usize
 }
 
-/// Whether the entry at `head` is longer than its area.
+/// Whether the entry at `head` is longer than its log area.
 pub fn is_chained(round: &Round, head: BufferOffset) -> bool {
     round.word(head.plus(BYTES * 8)) & CHAINED != 0
 }
 
-/// Completes an entry whose protocol words are already written: writes its head.
+/// Completes an entry whose protocol words are already written: writes the entry's head.
 #[inline]
 fn seal(entry: &mut [u64], tag: OwnerTag, own: u64) {
     entry[OWN] = own;
@@ -77,14 +78,14 @@ fn seal(entry: &mut [u64], tag: OwnerTag, own: u64) {
     entry[CHECKSUM] = checksum(tag, &entry[COVERED_FROM..]);
 }
 
-/// Completes a whole entry again, as an entry that is longer than its area.
+/// Writes the head of a complete entry again, and marks the entry as longer than its area.
 pub fn seal_chained(entry: &mut [u64], tag: OwnerTag) {
     entry[BYTES] |= CHAINED;
     entry[CHECKSUM] = checksum(tag, &entry[COVERED_FROM..]);
 }
 
-/// The words of a whole entry at `at`, of which `available` bytes were read, and the tag of the transaction that
-/// wrote the entry.
+/// Returns the words of the complete entry at `at`, and the tag of the transaction that wrote the entry. The buffer
+/// contains `available` bytes of the entry's area.
 fn whole(round: &Round, at: BufferOffset, available: usize) -> Option<(OwnerTag, &[u64])> {
     if available < LOG_HEADER_BYTES {
         return None;
@@ -98,9 +99,9 @@ fn whole(round: &Round, at: BufferOffset, available: usize) -> Option<(OwnerTag,
     (checksum(tag, &words[COVERED_FROM..]) == words[CHECKSUM]).then_some((tag, words))
 }
 
-/// The checksum of an entry. Its seed is the tag, so that a copy under another tag is invalid. Two words at a time
-/// are mixed in by a full multiplication, whose halves are combined. A torn entry has a correct checksum with a
-/// probability of about 1 in 2^63.
+/// The checksum of an entry. The seed of the checksum is the tag, so that a copy of the words under another tag is
+/// invalid. The function mixes in two words at a time by a full multiplication, and combines the two halves of the
+/// product. A torn entry has a correct checksum with a probability of about 1 in 2^63.
 #[inline]
 fn checksum(tag: OwnerTag, words: &[u64]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

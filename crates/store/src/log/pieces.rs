@@ -1,9 +1,10 @@
-//! Pieces of a log entry: bytes with the address that they belong to.
+//! Pieces of a log entry: bytes, and the address that the bytes belong to.
 //!
 //! ```text
 //! a piece: { address u64 | length u64 | bytes, padded to 8 }
 //! ```
-//! Invariant: pieces follow one another without a gap, and reading returns the pieces that were written.
+//! Invariant: the pieces of an entry follow one another without a gap, and `read` returns the pieces that `write` has
+//! written.
 
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
@@ -18,7 +19,7 @@ pub struct OldBytes {
     pub address: Address,
     /// The position of the piece's bytes in the round's buffer.
     pub at: BufferOffset,
-    /// The number of bytes.
+    /// The number of bytes of the piece.
     pub len_bytes: usize,
 }
 
@@ -27,18 +28,20 @@ pub struct OldBytes {
 pub struct LoggedPiece {
     /// The address that the bytes belong to.
     pub address: Address,
-    /// The bytes of the piece. In an entry of old bytes, these are the bytes before the write. In an entry of new
-    /// bytes, these are the new bytes.
+    /// The bytes of the piece. In an entry of old bytes, the field holds the bytes before the write. In an entry of
+    /// new bytes, the field holds the bytes that the transaction writes.
     pub old: Vec<u8>,
 }
 
-/// The length of this many pieces. Their bytes, each piece padded to 8, add up to `bytes`.
+/// The length in bytes of `pieces` pieces in an entry. The bytes of the pieces, each piece padded to 8, add up to
+/// `bytes`.
 #[inline]
 pub(super) fn encoded_bytes(pieces: usize, bytes: usize) -> usize {
     pieces * HEAD_WORDS * 8 + bytes
 }
 
-/// Writes pieces, whose bytes lie in `buffer`, one behind the other. Returns the number of pieces.
+/// Writes pieces one behind the other into the entry. The bytes of the pieces lie in `buffer`. Returns the number of
+/// pieces.
 #[inline]
 pub(super) fn write(
     pieces: impl Iterator<Item = OldBytes>,
@@ -56,7 +59,8 @@ pub(super) fn write(
     count
 }
 
-/// Copies whole words from byte position `at` on. Bytes behind the old bytes are also copied, and have no meaning.
+/// Copies whole words of `buffer` into `old`, from byte position `at` on. The last word may also contain bytes behind
+/// the old bytes, which have no meaning.
 #[inline(always)]
 fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     let (first, shift) = (at.0 as usize / 8, at.0 % 8 * 8);
@@ -77,7 +81,7 @@ fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     }
 }
 
-/// Reads this many pieces from the beginning of these words. Returns `None` if a piece is incomplete.
+/// Reads `count` pieces from the beginning of `words`. Returns `None` if a piece is incomplete.
 pub(super) fn read(mut words: &[u64], count: u32) -> Option<Vec<LoggedPiece>> {
     let mut pieces = Vec::new();
     for _ in 0..count {

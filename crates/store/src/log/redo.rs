@@ -1,23 +1,24 @@
 //! The entry of new bytes: it contains the bytes that a transaction will write, so that recovery can finish the
 //! transaction.
 //!
-//! An entry of new bytes has the form of an entry of [`super::undo`], with new bytes in place of the old bytes. The
-//! bytes are those of whole records ([`crate::layout::Lined::writes`]), the first line first.
+//! An entry of new bytes has the form of an entry of [`super::undo`], but it contains the new bytes instead of the
+//! old bytes. The new bytes are the bytes of whole records, with each record's first line before its other lines
+//! ([`crate::layout::Lined::writes`]).
 //!
-//! Invariant: the entry is acknowledged, and the transaction is validated, before any of its data are sent. At a
-//! copy, a record's first line, with its WRITER, lands before the record's other lines. Locks are released only
-//! after every copy has all data, or if no copy has any data. Consider a transaction whose locks are all still
-//! held, or are lost with their node. Either none of its data have landed anywhere, or some first line names the
-//! transaction. An entry alone proves nothing, because a transaction that failed its validation also leaves an
-//! entry.
+//! Invariant: the entry is acknowledged, and the transaction is validated, before any of its data are sent. At each
+//! copy, a record's first line, which contains WRITER, lands before the record's other lines. A transaction releases
+//! its locks only after every copy has all its data, or if no copy has any of its data. Consider a transaction whose
+//! locks are all still held, or were lost with their memory node. Either no data of this transaction have landed
+//! anywhere, or the first line of some record names this transaction. An entry alone does not prove that its
+//! transaction wrote any data, because a transaction that failed its validation also leaves an entry.
 //!
 //! **A record of half a line names no writer** ([`crate::layout::Lined`]). If the transaction holds the record's
-//! lock, the record's VERSION is the transaction's, because no other transaction could have written it. VERSION is
-//! also used as proof if the lock is lost with its node. The reason is that an entry that names such records stays
-//! valid only as long as its transaction may still write. A transaction may log a record of half a line and then
-//! release its locks without having written. Such a transaction first removes its entry (`take_back`), and recovery
-//! does the same. So if recovery finds the entry, and no lock was released, it finds the transaction's VERSION or
-//! the old VERSION.
+//! lock, the record's VERSION is the transaction's, because no other transaction could have written it. Recovery also
+//! uses VERSION as proof if the lock is lost with its memory node. VERSION is a proof because an entry that names
+//! records of half a line stays valid only as long as its transaction may still write. A transaction may log a record
+//! of half a line and then release its locks without having written. Before the transaction releases these locks, it
+//! removes its entry (`take_back`). Recovery also removes such an entry before it releases the locks. So if recovery
+//! finds an entry, and no lock was released, the record has the transaction's VERSION or the old VERSION.
 //!
 //! The entry follows the redo log of OOCC. The OOCC paper says that a transaction is replayed if its log exists.
 
@@ -33,11 +34,11 @@ use tarn_fabric::round::{BufferOffset, Round};
 
 const _: () = assert!(VERSION_AT < LINED_WRITER_AT);
 
-/// A transaction's entry.
+/// The entry of new bytes of one transaction, as recovery reads it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RedoEntry(LogEntry);
 
-/// One write of a transaction.
+/// One write of a transaction, as the entry stores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Write<'a> {
     /// The address that is written.
@@ -58,8 +59,8 @@ impl RedoEntry {
         self.writes().filter(move |write| its.contains(&write.address.to_word()))
     }
 
-    /// The writes outside records and outside first lines that have a VERSION, such as links of block chains and
-    /// slots of index nodes.
+    /// The writes that belong neither to a record nor to a first line with a VERSION. Examples are writes of links of
+    /// block chains and of slots of index nodes.
     pub fn others(&self) -> impl Iterator<Item = Write<'_>> {
         let is_of = |at: u64| self.0.records.iter().any(|it| bytes_of(it).contains(&at));
         self.writes().filter(move |write| !is_of(write.address.to_word()))
@@ -81,8 +82,9 @@ impl RedoEntry {
         }
     }
 
-    /// The number of bytes of a record in lines that contain its version. If the record names its writer, these are
-    /// all lines that are written. Otherwise they are the first line, which may be half a line.
+    /// The number of bytes of a record in lines that contain its version. If the record names its writer, the result
+    /// covers all lines that the transaction writes. If the record does not name its writer, the result covers only
+    /// the first line, which may be half a line.
     pub fn bytes(&self, record: &LoggedRecord) -> usize {
         let to_line_end = LINE_BYTES - record.address.offset_bytes() as usize % LINE_BYTES;
         if self.shown_by(record) != ShownBy::Writer {
@@ -95,9 +97,9 @@ impl RedoEntry {
     }
 }
 
-/// The range of addresses at which the WRITEs of a record may begin. A WRITE begins in the record's half of a line
-/// or in its first line. The WRITE of all later lines begins directly behind the first line. The range is empty for
-/// a record that was only locked.
+/// The range of addresses at which the WRITEs of a record may begin. The first WRITE of a record begins in the
+/// record's half of a line or in its first line. The WRITE of all later lines begins directly behind the first line.
+/// If the transaction only locked the record, the range is empty.
 fn bytes_of(record: &LoggedRecord) -> Range<u64> {
     let (start, len) = (record.address.to_word(), LINE_BYTES as u64);
     let len = match record.nameless {
@@ -115,8 +117,8 @@ pub enum ShownBy {
     Writer,
     /// The record's VERSION, because half a line has no room for WRITER.
     Version,
-    /// No part of the record, because it is a directory record or an index node. Another write of the transaction,
-    /// which landed earlier, proves that the transaction wrote.
+    /// No part of the record proves the write, because the record is a directory record or an index node. Another
+    /// write of the transaction, which landed earlier, proves that the transaction wrote.
     Nothing,
 }
 
@@ -139,16 +141,17 @@ impl Entry for RedoEntry {
 pub enum LockLeft {
     /// The transaction holds the lock.
     Held,
-    /// The lock is free, or another transaction holds it.
+    /// The transaction does not hold the lock: the lock is free, or another transaction holds it.
     Released,
-    /// The lock was lost with its node. The copies show which transaction held it last.
+    /// The lock word was lost with its memory node. The copies show which transaction held it last.
     Lost,
 }
 
 impl LockLeft {
-    /// The state of the lock of `tag` on a record whose LOCK word was `found`. `None` means that the record's node
-    /// is down. A lock in either mode counts as held, because an entry is sent together with the raising of locks
-    /// and may land before them.
+    /// The state of the lock that the transaction `tag` took on a record. `found` is the record's LOCK word. `None`
+    /// means that the memory node of the lock is down. A lock in either mode counts as held. A transaction sends its
+    /// entry together with the verbs that make its locks exclusive. So the entry may land before its locks are
+    /// exclusive.
     pub fn of(found: Option<u64>, tag: OwnerTag) -> LockLeft {
         match found.map(|word| LockWord::from_word(word).owner()) {
             None => LockLeft::Lost,
@@ -166,29 +169,30 @@ pub enum Verdict {
     Committed,
     /// No data of the transaction were written anywhere.
     Nothing,
-    /// The transaction had ended and released locks itself. Only its remaining locks must be released.
+    /// The transaction had ended and released locks itself. Recovery must only release the transaction's remaining
+    /// locks.
     Over,
-    /// The transaction had ended, as a later version by another transaction shows.
+    /// The transaction had ended, because another transaction has written a later version of one of its records.
     Followed,
 }
 
 /// A record that an entry names, in the state in which recovery found it.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
-    /// The VERSION that the transaction would have given the record.
+    /// The VERSION that the record has if the transaction wrote it.
     pub new: Version,
     /// The state of the record's lock.
     pub lock: LockLeft,
     /// The part of the record that proves that the transaction wrote the record.
     pub shown_by: ShownBy,
-    /// All existing copies of the record.
+    /// The bytes of all existing copies of the record.
     pub copies: &'a [&'a [u8]],
 }
 
 impl Found<'_> {
     /// Whether a copy shows that the record was written after the transaction. The later writer held the record's
-    /// lock, so the transaction must have released the lock. If the lock was lost with its node, only such a copy
-    /// shows this.
+    /// lock, so this transaction must have released the lock before. If the lock was lost with its memory node, only
+    /// a copy with a later version shows that the lock had been released.
     fn is_followed(&self) -> bool {
         let newest = |copy: &[u8]| newest_line(copy, copy.len().div_ceil(LINE_BYTES));
         self.copies.iter().any(|copy| newest(copy).counter() > self.new.counter())
@@ -204,8 +208,8 @@ impl Found<'_> {
     }
 }
 
-/// The decision about the transaction `tag`, whose records were found in these states. Recovery read each copy
-/// once.
+/// Returns the decision about the transaction `tag` from the states of its records. Recovery read each copy of a
+/// record once.
 pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     if records.iter().any(|it| it.lock == LockLeft::Released) {
         Verdict::Over
@@ -216,8 +220,8 @@ pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     }
 }
 
-/// The decision about a transaction that has released no lock. It depends on the parts of the transaction's records
-/// that prove its writes.
+/// The decision about a transaction that has released no lock. The decision depends on whether some record's WRITER
+/// or VERSION proves that the transaction wrote.
 pub fn by_what_is_shown(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     match records.iter().any(|it| it.is_shown(tag)) {
         true => Verdict::Committed,
@@ -230,8 +234,8 @@ pub fn names(copy: &[u8], new: Version, tag: OwnerTag) -> bool {
     version(copy) == new && lined_writer(copy) == tag.word()
 }
 
-/// Whether a copy of this many lines lacks some bytes of a committed transaction, and has no bytes of a later
-/// transaction.
+/// Whether a copy of a record of `lines` lines lacks some bytes of a committed transaction, and has no bytes of a
+/// later transaction.
 pub fn is_wanting(copy: &[u8], lines: usize, new: Version) -> bool {
     newest_line(copy, lines).counter() <= new.counter() && !is_whole_at(copy, lines, new)
 }

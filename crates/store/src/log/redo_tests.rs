@@ -1,7 +1,7 @@
 //! Tests of entries of new bytes, and of recovery's decision for every state that a dead writer may have left.
 //!
-//! Invariant: at each copy the verbs land in their order, and the lines of one verb land in any order. Copies are
-//! independent of each other.
+//! Invariant: at each copy of a record, the writer's verbs land in their order, and the lines of one verb land in any
+//! order. The order at one copy does not depend on the other copies.
 
 use super::super::pieces::OldBytes;
 use super::super::undo::{entry_bytes, write_entry};
@@ -29,8 +29,8 @@ fn record(of: Lined, number: u64, writer: u64) -> Vec<u8> {
     record
 }
 
-/// Every state of a copy while `new` is written over `old`. The lines are written by the verbs that a writer sends,
-/// or, with `in_one`, by one verb.
+/// Returns every state of a copy while `new` is written over `old`. If `in_one` is true, one verb writes all lines.
+/// If `in_one` is false, the verbs of a real writer write the lines.
 fn on_the_way(of: Lined, old: &[u8], new: &[u8], in_one: bool) -> Vec<Vec<u8>> {
     let mut verbs: Vec<_> = of.writes().collect();
     if in_one {
@@ -116,8 +116,8 @@ fn an_entry_whose_version_is_another_s_is_not_replayed() {
     }
 }
 
-/// A transaction that has committed and released its locks has ended. If its locks are lost, later writes of other
-/// transactions show that it has ended, and these writes must stay.
+/// A transaction that has committed and released its locks has ended. If its lock words are lost, later writes of
+/// other transactions show that the transaction has ended. Recovery must not overwrite these later writes.
 #[test]
 fn later_writes_stay() {
     let (of, other) = (lined(100), lined(8));
@@ -136,9 +136,9 @@ fn later_writes_stay() {
     }
 }
 
-/// No copy names a transaction whose only record has a newer writer. Recovery must search for later versions.
-/// Otherwise the transaction would seem to have written nothing. An equal version is not a later version, because a
-/// committed transaction has that version itself.
+/// If another transaction has written a transaction's only record since, no copy names the first transaction.
+/// Recovery must search the copies for later versions. Without this search, the first transaction would seem to have
+/// written nothing. An equal version is not a later version, because a committed transaction has that version itself.
 #[test]
 fn a_transaction_with_a_follower_counts_as_one_that_wrote() {
     let of = lined(8);
@@ -154,8 +154,8 @@ fn a_transaction_with_a_follower_counts_as_one_that_wrote() {
     assert_eq!(verdict(tag(2), &[Found { copies: &[&later[..]], ..held }]), Verdict::Nothing);
 }
 
-/// A record of half a line names no writer. Its version can come only from the transaction that holds its lock, or
-/// that held the lock when the lock was lost.
+/// A record of half a line names no writer. The version of a record of half a line can come only from the transaction
+/// that holds its lock, or that held the lock when the lock was lost.
 #[test]
 fn half_a_line_is_shown_by_its_version() {
     let of = Lined::new(&TableSchema::new("t", 1).column("c", ColumnType::U64), true);
@@ -175,7 +175,7 @@ fn half_a_line_is_shown_by_its_version() {
     assert_eq!(wanting, [true, false, false]);
 }
 
-/// Writes the entry of these records and pieces. Returns its position and its length.
+/// Writes the entry of these records and pieces. Returns the entry's position and length.
 fn encode(
     round: &mut Round,
     records: &[LoggedRecord],
@@ -187,7 +187,7 @@ fn encode(
     (write_entry(round, tag(2), records, pieces, len), len)
 }
 
-/// Two records share a line. Each record has only the write of its own half.
+/// Two records of half a line share one line. The entry gives each record only the write of its own half.
 #[test]
 fn an_entry_tells_halves_of_a_line_apart() {
     let (mut round, at) = (Round::new(), Address::new(GroupId(1), 640));

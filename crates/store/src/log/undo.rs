@@ -6,10 +6,10 @@
 //! 32  RECORDS × { LOCK address u64 | old VERSION u64 | new VERSION u64 }   (equal: only held; bit 63 of the address: nameless)
 //! …   PIECES  × { address u64 | length u64 | old bytes, padded to 8 }
 //! ```
-//! Invariant: at a node, the entry precedes the data in the same batch, and a WRITE takes effect before all later
-//! verbs of its batch. So a node that has new data also has the entry. Therefore the entry needs no round of its
-//! own (docs/design/0004-fused-undo-log.md). The area is reused only after the locks of its last transaction have
-//! been released.
+//! Invariant: each memory node receives the entry before the data in the same batch, and a WRITE takes effect before
+//! all later verbs of its batch. So a node that has new data also has the entry. Therefore the transaction needs no
+//! separate round for the entry (docs/design/0004-fused-undo-log.md). The area is reused only after the locks of the
+//! transaction whose entry it contains have been released.
 
 use super::pieces::{self, LoggedPiece, OldBytes};
 use super::{Entry, LOG_HEADER_BYTES, OWN, seal, whole};
@@ -20,21 +20,22 @@ use tarn_fabric::round::{BufferOffset, Round};
 
 const RECORD_BYTES: usize = 24;
 const VERSION_BYTES: usize = 8;
-/// A mark beside a record's address. The mark says that the bytes written to the record do not name their writer
-/// ([`super::redo`]).
+/// A mark in the word of an entry that holds a record's address. The mark says that the bytes written to the record
+/// do not name their writer ([`super::redo`]).
 const NAMELESS: u64 = 1 << 63;
 
-/// The length of an entry with this many records and pieces. The old bytes, each piece padded to 8, add up to
-/// `old_bytes`.
+/// The length in bytes of an entry with `records` records and `pieces` pieces. The old bytes of the pieces, each
+/// piece padded to 8, add up to `old_bytes`.
 #[inline]
 pub fn entry_bytes(records: usize, pieces: usize, old_bytes: usize) -> usize {
     LOG_HEADER_BYTES + records * RECORD_BYTES + pieces::encoded_bytes(pieces, old_bytes)
 }
 
-/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer, behind the old bytes. Returns its position.
+/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer, behind the old bytes. Returns the entry's
+/// position.
 ///
 /// # Panics
-/// If the pieces need more room (a bug of Tarn).
+/// If the entry needs more than `len` bytes (a bug of Tarn).
 #[inline]
 pub fn write_entry(
     round: &mut Round,
@@ -66,20 +67,22 @@ pub struct LoggedRecord {
     pub old_version: Version,
     /// The record's VERSION after the transaction.
     pub new_version: Version,
-    /// Whether the written bytes do not name their writer. A transaction that logs such a record and does not write
-    /// it removes its log entry.
+    /// Whether the bytes that the transaction writes to the record do not name their writer. If a transaction logs a
+    /// nameless record and then does not write it, the transaction removes its log entry.
     pub nameless: bool,
 }
 
 impl LoggedRecord {
-    /// The record's VERSION after the transaction was undone. `piece_bytes` is the length of the piece that begins
-    /// with VERSION. For an update, the VERSION becomes greater than every version of the transaction that may have
-    /// been seen. The same holds for a directory record or header, whose piece is VERSION alone. A record that the
-    /// transaction inserted or deleted gets its old VERSION back. While such a record is locked, no reader takes
-    /// its bytes for a record, and the bytes of a deleted record never changed. A record in a slot of one line,
-    /// whose slot another record took in a split, gets its old VERSION back for the same reason. (An update
-    /// increases VERSION by one. A record that takes over a slot increases VERSION by more.) So a record that a
-    /// split was moving has the version that its readers know (docs/design/0003-single-version-layout.md).
+    /// The VERSION that the record gets when the transaction is undone. `piece_bytes` is the length of the piece that
+    /// begins with VERSION. For an update, the new VERSION is greater than every version of the transaction that a
+    /// reader may have seen. A directory record or header, whose piece is VERSION alone, also gets a VERSION greater
+    /// than every version that a reader may have seen. A record that the transaction inserted or deleted gets its old
+    /// VERSION back. While an inserted or deleted record is locked, no reader takes its bytes for a record. The bytes
+    /// of a deleted record never changed. During a split, another record may take a record's slot of one line. A
+    /// record whose slot was taken in a split gets its old VERSION back for the same reason. (An update increases
+    /// VERSION by one. A record that takes over a slot increases VERSION by more.) So after the undo of a split, a
+    /// record that the split was moving has the version that its readers have seen
+    /// (docs/design/0003-single-version-layout.md).
     pub fn restored_version(&self, piece_bytes: usize) -> Version {
         let went = self.old_version.is_present() && !self.new_version.is_present();
         let came = !self.old_version.is_present() && piece_bytes > VERSION_BYTES;
@@ -92,7 +95,7 @@ impl LoggedRecord {
     }
 }
 
-/// A transaction's entry.
+/// The entry of old bytes of one transaction, as recovery reads it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogEntry {
     /// The transaction that wrote the entry.

@@ -1,4 +1,4 @@
-//! The entry of versions: it contains the cells that a transaction writes, their former bytes, and the
+//! The entry of versions: it contains the cells that a transaction writes, the former bytes of these cells, and the
 //! transaction's decision.
 //!
 //! ```text
@@ -9,11 +9,12 @@
 //! end − 16 of the area:  T_COMMIT u64 | CHECK u64
 //! ```
 //! Invariant: the round that writes the INVISIBLE versions also writes the entry, and a later round writes the
-//! decision. CHECK is valid only for the entry's transaction, so a decision that an earlier transaction left there
-//! has no effect. The decision has the same position for every entry. So a reader that finds an INVISIBLE version
-//! reads the decision without the entry. Former bytes are the bytes from which the slot is restored. For a record
-//! that existed before, they are its cell; for an inserted record, they are the slot's first line. Links are
-//! written again for any outcome. An empty block at the end of a chain does no harm, and is never removed.
+//! decision. CHECK is valid only for the entry's transaction, so a decision that an earlier transaction left in the
+//! same place has no effect. The decision has the same position in every area. So a reader that finds an INVISIBLE
+//! version can read the decision without reading the entry. Former bytes are the bytes from which the slot is
+//! restored. For a record that existed before, the former bytes are the bytes of its cell. For an inserted record,
+//! the former bytes are the slot's first line. Recovery writes the links again, whether the transaction committed or
+//! not. An empty block at the end of a chain does no harm, so recovery never removes it.
 //!
 //! The entry follows the log slots of LOTUS (Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated
 //! Transactions with Disaggregated Locks"). The former bytes, the links and the position of the decision are Tarn's
@@ -35,19 +36,19 @@ const NODES_HEAD_BYTES: usize = 16;
 const NODE_BYTES: usize = 16;
 const AS_LONG: &str = "an entry is as long as was said";
 
-/// The offset of the decision in an area of `log_bytes`.
+/// The offset of the decision in a log area of `log_bytes` bytes.
 #[inline]
 pub fn decision_at(log_bytes: u64) -> usize {
     log_bytes as usize - DECISION_BYTES
 }
 
-/// The words of a transaction's decision to commit at `at`.
+/// Returns the two words of the decision that transaction `tag` commits at the time `at`.
 #[inline]
 pub fn decision(tag: OwnerTag, at: Timestamp) -> [u64; 2] {
     [at.0, checksum(tag, &[at.0])]
 }
 
-/// The commit time of the transaction, if these words are its decision to commit.
+/// Returns the commit time of the transaction `tag`, if `words` are the decision of this transaction to commit.
 #[inline]
 pub fn decided(tag: OwnerTag, words: [u64; 2]) -> Option<Timestamp> {
     let at = Timestamp(words[0]);
@@ -59,7 +60,7 @@ pub type Link = (Address, Address);
 /// A node of an ordered index, and the node's VERSION before the transaction.
 pub type NodeBefore = (Address, Version);
 
-/// A version that will be written, with the data that its log entry needs.
+/// A version that a transaction will write, with the data that the log entry needs about this version.
 #[derive(Clone, Copy, Debug)]
 pub struct Writing {
     /// The address of the slot.
@@ -70,20 +71,21 @@ pub struct Writing {
     pub cell: u8,
     /// Whether the slot held no record before.
     pub came: bool,
-    /// The present bytes, in the round's buffer at a multiple of 8.
+    /// The position, a multiple of 8, of the bytes that the cell or slot holds now, in the round's buffer.
     pub former: BufferOffset,
-    /// The number of present bytes.
+    /// The number of bytes at `former`.
     pub former_bytes: usize,
 }
 
-/// The length of an entry with this many records and links. The former bytes of the records add up to
-/// `former_bytes`.
+/// The length in bytes of an entry with `records` records and `links` links. The former bytes of the records add up
+/// to `former_bytes`.
 #[inline]
 pub fn entry_bytes(records: usize, former_bytes: usize, links: usize) -> usize {
     LOG_HEADER_BYTES + records * RECORD_HEAD_BYTES + former_bytes + links * LINK_BYTES
 }
 
-/// The number of bytes that this many nodes add to an entry, with pieces of their old bytes, each padded to 8.
+/// The number of bytes that `nodes` index nodes add to an entry. The nodes' old bytes form `pieces` pieces, and the
+/// bytes of these pieces, each padded to 8, add up to `bytes`.
 #[inline]
 pub fn nodes_bytes(nodes: usize, pieces: usize, bytes: usize) -> usize {
     match nodes {
@@ -92,10 +94,10 @@ pub fn nodes_bytes(nodes: usize, pieces: usize, bytes: usize) -> usize {
     }
 }
 
-/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer. Returns its position.
+/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer. Returns the entry's position.
 ///
 /// # Panics
-/// If the parts need another length (a bug of Tarn).
+/// If the parts of the entry do not take exactly `len` bytes (a bug of Tarn).
 pub fn write_entry(
     round: &mut Round,
     tag: OwnerTag,
@@ -135,8 +137,8 @@ pub fn write_entry(
     start
 }
 
-/// Writes the same entry as [`write_entry`], step by step. This writer is for entries that contain only versions,
-/// each of which replaces `WORDS` words.
+/// Writes the same entry as [`write_entry`], but takes the versions one by one. `Replacing` writes entries that
+/// contain only versions, and each version replaces `WORDS` words.
 pub struct Replacing<'a, const WORDS: usize> {
     before: &'a [u64],
     entry: &'a mut [u64],
@@ -147,13 +149,13 @@ pub struct Replacing<'a, const WORDS: usize> {
 impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
     const RECORD_WORDS: usize = RECORD_HEAD_BYTES / 8 + WORDS;
 
-    /// The length of an entry with this many versions, in words.
+    /// The length in words of an entry with `versions` versions.
     #[inline(always)]
     pub const fn words(versions: usize) -> usize {
         LOG_HEADER_BYTES / 8 + versions * Self::RECORD_WORDS
     }
 
-    /// Begins an entry with this many versions. Returns its position in the buffer.
+    /// Begins an entry with `versions` versions. Returns the entry's position in the buffer.
     #[inline(always)]
     pub fn begin(round: &'a mut Round, versions: usize) -> (BufferOffset, Self) {
         let start = round.reserve_lines(Self::words(versions) * 8);
@@ -161,11 +163,11 @@ impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
         (start, Replacing { before, entry, at: LOG_HEADER_BYTES / 8, records: 0 })
     }
 
-    /// Adds the next version: the slot, its table, the cell, and the position of the present bytes in the buffer,
-    /// which is a multiple of 8.
+    /// Adds the next version to the entry. `former` is the position in the buffer of the bytes that the version
+    /// replaces, and is a multiple of 8.
     ///
     /// # Panics
-    /// If there are more versions than `begin` was told (a bug of Tarn).
+    /// If the caller adds more versions than it announced to `begin` (a bug of Tarn).
     #[inline(always)]
     pub fn add(&mut self, slot: Address, table: TableId, cell: u8, former: BufferOffset) {
         let (head, rest) = self.entry[self.at..].split_first_chunk_mut::<2>().expect(AS_LONG);
@@ -180,7 +182,7 @@ impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
     /// Completes the entry.
     ///
     /// # Panics
-    /// If there are fewer versions than `begin` was told (a bug of Tarn).
+    /// If the caller added fewer versions than it announced to `begin` (a bug of Tarn).
     #[inline(always)]
     pub fn seal(self, tag: OwnerTag) {
         assert_eq!(self.at, self.entry.len(), "{AS_LONG}");
@@ -199,22 +201,22 @@ pub struct LoggedVersion {
     pub cell: u8,
     /// Whether the slot held no record before.
     pub came: bool,
-    /// The former words of the cell or slot.
+    /// The words that the cell or slot had before the transaction.
     pub former: Vec<u64>,
 }
 
-/// A transaction's entry.
+/// The entry of versions of one transaction, as recovery reads it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VersionLog {
     /// The transaction that wrote the entry.
     pub tag: OwnerTag,
     /// The versions that the transaction wrote.
     pub versions: Vec<LoggedVersion>,
-    /// The ends of chains, and the blocks that they will lead to.
+    /// The links of block chains: each names the end of a chain, and the block that will follow there.
     pub links: Vec<Link>,
     /// The nodes of ordered indexes that the transaction changes, each with its VERSION before the transaction.
     pub nodes: Vec<NodeBefore>,
-    /// The nodes' old bytes.
+    /// The old bytes of the index nodes that the transaction changes.
     pub old: Vec<LoggedPiece>,
 }
 

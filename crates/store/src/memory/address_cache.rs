@@ -1,9 +1,10 @@
 //! A thread's cache of the addresses of records. With a cached address, an update can lock the record in its first
 //! round.
 //!
-//! Invariant: a cached address may be wrong. Its user compares the key that it finds at the address. A wrong
-//! address costs a round, but never gives a wrong answer. The cache has a fixed size and is direct-mapped. A newer
-//! address displaces an older one, and no memory is allocated after the start.
+//! Invariant: a cached address may be wrong. A transaction that uses a cached address compares the key at this
+//! address with the wanted key. So a wrong address costs a round, but never gives a wrong answer. The cache has a
+//! fixed size and is direct-mapped. A newer address overwrites an older address in the same entry. No memory is
+//! allocated after the cache was created.
 
 use crate::schema::TableId;
 use tarn_fabric::address::Address;
@@ -16,14 +17,15 @@ struct Cached {
     body: Address,
 }
 
-/// The cached addresses, by table and key word.
+/// The cached addresses of records, found by table and key word.
 #[derive(Clone)]
 pub struct AddressCache {
     entries: Box<[Cached]>,
 }
 
 impl AddressCache {
-    /// Creates a cache for `entries` addresses, rounded up to a power of two. The value 0 switches the cache off.
+    /// Creates a cache for `entries` addresses, and rounds this number up to a power of two. If `entries` is 0, the
+    /// cache is switched off.
     pub fn new(entries: usize) -> AddressCache {
         let len = if entries == 0 { 0 } else { entries.next_power_of_two() };
         AddressCache { entries: vec![Cached::default(); len].into() }

@@ -1,10 +1,11 @@
-//! One-sided allocation: threads of compute nodes own chunks of a group's heap, and cut blocks from them.
+//! One-sided allocation: threads of compute nodes own chunks of a group's heap, and allocate blocks inside their
+//! chunks.
 //!
-//! Invariant: a chunk has one owner. The owner is written by CAS into the primary's chunk table, and copied to the
-//! backups before a block of the chunk is used. So a promoted backup also knows the owner. A block that is
-//! allocated contains zeros. Blocks of a transaction that aborts return to the thread, because they were never
-//! written. The memory of a thread that ends goes to the next threads of its node ([`crate::memory::left_memory`]).
-//! A full heap is an error, not a crash.
+//! Invariant: a chunk has one owner. A thread becomes the owner by a CAS on the primary's chunk table. The thread
+//! copies the owner word to the backups before it uses a block of the chunk. So a backup that becomes the primary
+//! also knows the owner of each chunk. A block that is allocated contains zeros. If a transaction aborts, its blocks
+//! return to the thread, because the blocks were never written. When a thread ends, other threads of its node take
+//! over its memory ([`crate::memory::left_memory`]). A full heap is an error, not a crash.
 
 use tarn_fabric::address::{Address, GroupId};
 
@@ -12,7 +13,7 @@ use tarn_fabric::address::{Address, GroupId};
 /// that number. The owner word of a thread never has this bit.
 pub const LOG_OWNER: u64 = 1 << 63;
 
-/// The unused rest of adjacent chunks. The rest contains zeros.
+/// The unused part at the end of adjacent chunks of one thread. The unused part contains zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rest {
     next: Address,
@@ -20,12 +21,12 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// The replica group of the rest.
+    /// Returns the replica group to which this unused part belongs.
     pub fn group(&self) -> GroupId {
         self.next.group()
     }
 
-    /// Whether this many bytes can be cut from the rest.
+    /// Whether the unused part has at least `bytes` bytes.
     pub fn has(&self, bytes: u32) -> bool {
         self.left_bytes >= u64::from(bytes)
     }
@@ -64,7 +65,8 @@ impl Heap {
         }
         let address = chunk.next;
         chunk.left_bytes -= u64::from(bytes);
-        // The end of the last chunk may be the end of the group. The address of that end must not be computed.
+        // The end of the last chunk may be the end of the group's memory. Address arithmetic does not allow the
+        // address of that end.
         if chunk.left_bytes > 0 {
             chunk.next = address.plus(bytes as usize);
         }
@@ -87,17 +89,17 @@ impl Heap {
         free
     }
 
-    /// Ends a claim.
+    /// Ends the claim of a chunk that [`Heap::begin_claim`] allowed.
     pub fn end_claim(&mut self, group: GroupId) {
         self.claiming.retain(|&claiming| claiming != group);
     }
 
-    /// Adds claimed memory. Returns the previous rest of the group, if any.
+    /// Adds claimed chunks to the heap. Returns the unused part that the heap had in the same group before, if any.
     pub fn open(&mut self, start: Address, bytes: u64) -> Option<Rest> {
         self.open_rest(Rest { next: start, left_bytes: bytes })
     }
 
-    /// Does the same as [`Heap::open`] with a rest that another thread has left behind.
+    /// Does the same as [`Heap::open`] with unused memory that another thread has left behind.
     pub fn open_rest(&mut self, rest: Rest) -> Option<Rest> {
         let before = self.open[usize::from(rest.group().0)].replace(rest);
         before.filter(|before| before.left_bytes > 0)

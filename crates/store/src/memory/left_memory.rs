@@ -1,10 +1,10 @@
 //! Memory that threads of a compute node have left behind, for the node's other threads.
 //!
-//! Invariant: the memory in these lists has no owner. The memory consists of rests of chunks, blocks of zeros to
-//! which no address ever led, and discarded records ([`crate::memory::record_gc`]). A thread takes memory from
-//! these lists before it takes a new chunk. A thread puts its memory into these lists when it ends, or when it has
-//! more than it needs. A thread never does so during an ordinary transaction. Nodes of one process may share these
-//! lists (`context::ComputeNode::share_memory` of the engine). The lists are lost when the process ends.
+//! Invariant: the memory in these lists has no owner. These lists contain unused parts of chunks, blocks of zeros to
+//! which no address ever led, and discarded records ([`crate::memory::record_gc`]). A thread takes memory from these
+//! lists before it takes a new chunk. A thread puts its memory into these lists when it ends, or when it has more
+//! than it needs. A thread never uses these lists during an ordinary transaction. Nodes of one process may share
+//! these lists (`context::ComputeNode::share_memory` of the engine). The lists are lost when the process ends.
 
 use crate::memory::heap::{Heap, Rest, Zeros};
 use crate::memory::record_gc::{RecordGc, Waiting};
@@ -14,11 +14,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::clock::Nanos;
 
-/// Memory of zeros that was found in the lists.
+/// Memory of zeros that a thread has found in the lists.
 pub enum Found {
     /// A block of the requested size.
     Block(Address),
-    /// A rest from which such a block can be cut.
+    /// The unused part of a chunk, from which the thread can cut a block of the requested size.
     Rest(Rest),
 }
 
@@ -32,7 +32,7 @@ struct Lists {
 /// The lists of memory that threads of a compute node have left behind.
 pub struct LeftMemory {
     lists: Mutex<Lists>,
-    /// Whether any thread has found any group full.
+    /// Whether any thread of the node has found any replica group full.
     has_full: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ impl LeftMemory {
         LeftMemory { lists: Mutex::new(lists), has_full: AtomicBool::new(false) }
     }
 
-    /// Locks the lists. If a thread panicked while it held the lists, at most one block is lost.
+    /// Locks the lists. If a thread panicked while it held this lock, at most one block of memory is lost.
     fn lists(&self) -> MutexGuard<'_, Lists> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,7 +60,7 @@ impl LeftMemory {
         lists.records.take_over(records);
     }
 
-    /// Takes over a rest that is too small for the thread that had it.
+    /// Takes over the unused part of a chunk, because it is too small for the thread that owned it.
     pub fn put_rest(&self, rest: Rest) {
         self.lists().rests.push(rest);
     }
@@ -73,7 +73,7 @@ impl LeftMemory {
         }
     }
 
-    /// Takes zeros for a block, if the lists have any.
+    /// Takes memory of zeros for a block of `bytes` bytes, if the lists contain such memory.
     pub fn take_zeros(&self, group: GroupId, bytes: u32) -> Option<Found> {
         let mut lists = self.lists();
         let Lists { rests, zeros, .. } = &mut *lists;
@@ -96,13 +96,15 @@ impl LeftMemory {
         let mut lists = self.lists();
         if is_full {
             lists.records.note_full(group);
-            // The flag makes the other threads check sooner, and orders no other memory accesses.
+            // The flag only makes the other threads check sooner. So the flag need not order any other memory
+            // accesses.
             self.has_full.store(true, Ordering::Relaxed);
         }
         lists.records.some(now, (group, table), (enough, batch))
     }
 
-    /// Whether a thread has found any group full. If so, each thread should check the groups that it uses.
+    /// Whether a thread has found any group full. If the answer is yes, each thread should check the groups that it
+    /// uses.
     #[inline]
     pub fn has_full(&self) -> bool {
         self.has_full.load(Ordering::Relaxed)

@@ -1,16 +1,17 @@
-//! Keeps the memory of records and versions that no longer exist, until the memory is used for another record.
+//! Keeps the memory of deleted records and discarded versions, until a thread uses the memory for another record.
 //!
-//! Invariant: memory in these lists was written, so it is not a block of zeros and does not return to the heap.
-//! Such memory becomes a record of the same table again, in the same group. A reader on its way to the old record
-//! detects that it came too late. The reader detects this by the words that led it to the record, or by words in
-//! the record. For a record of one version, the slot has another VERSION by then, and readers check VERSION after
-//! they have read the record. A record of Motor has another VERSION in its head, or another STAMP. A record of
-//! LOTUS has another transaction, key or checksum. If a late reader could still use the old record, the record
-//! waits until no such reader runs. The record does not wait if the group has no other memory, or if many records
-//! wait already. A joining copy of the group is filled while transactions write, and may be filled with old bytes.
-//! So no memory is reused in such a group (`context::Context::allocate_record` of the engine). A thread that ends
-//! leaves its records to its node ([`crate::memory::left_memory`]). If a node dies, the records in its lists are
-//! lost, like its chunks.
+//! Invariant: memory in these lists was written, so it is not a block of zeros and does not return to the heap. The
+//! memory of a discarded record is later used for another record of the same table, in the same group. A reader that
+//! still follows an address of the old record detects that the record is gone. The reader detects it by the words
+//! that led it to the record, or by words in the record. In a layout with one version, the slot has another VERSION
+//! after the record was discarded, and readers check VERSION after they have read the record. If the memory of a
+//! Motor record was reused, the head has another VERSION, or the value has another STAMP. If the memory of a LOTUS
+//! record was reused, it has another transaction, key or checksum. If a late reader could still use the old record,
+//! the record waits until no such reader runs. The record does not wait if the group has no other memory, or if many
+//! records wait already. A joining copy of the group is filled while transactions write, and may be filled with old
+//! bytes. So threads reuse no memory in a group that has a joining copy (`context::Context::allocate_record` of the
+//! engine). A thread that ends leaves its records to its node ([`crate::memory::left_memory`]). If a node dies, the
+//! records in its lists are lost, like the chunks of the dead node.
 
 use crate::schema::TableId;
 use std::collections::VecDeque;
@@ -19,16 +20,17 @@ use tarn_fabric::clock::Nanos;
 
 /// The maximum time that a read-only transaction may run.
 pub const READER_LIFETIME: Nanos = Nanos(500_000_000);
-/// The maximum difference between two clocks of the cluster over that time.
+/// The maximum difference between two clocks of the cluster during [`READER_LIFETIME`].
 pub const LIFETIME_DRIFT: Nanos = Nanos(1_000_000);
-/// The maximum number of records that a thread keeps for itself. The thread leaves this many records to other
-/// threads in one step.
+/// The maximum number of records that a thread keeps for itself. The thread also leaves at most this number of
+/// records to other threads in one step.
 const BATCH: usize = 64;
-/// The records that a thread keeps take at most one chunk divided by this number. Otherwise some threads would run
-/// out of memory while others have plenty.
+/// The records that a thread keeps take at most the size of one chunk divided by this number. Without this limit,
+/// some threads could have no memory while other threads keep many records.
 const CHUNK_PART: usize = 4;
 
-/// A waiting record: the time when the last reader that could use it has ended, and the record's address.
+/// A discarded record that waits for reuse: the time when the last reader that could use the record has ended, and
+/// the record's address.
 pub type Waiting = (Nanos, Address);
 
 /// The number of records of a table that a thread leaves to other threads in one step, if a chunk holds `per_chunk`
@@ -62,7 +64,7 @@ impl RecordGc {
         RecordGc { groups, full, batches: Vec::new() }
     }
 
-    /// Does the same as [`RecordGc::new`] for a thread. `batches` has the result of [`batch_of`] for each table.
+    /// Does the same as [`RecordGc::new`] for a thread. `batches` contains the result of [`batch_of`] for each table.
     pub fn of_thread(groups: usize, batches: Vec<usize>) -> RecordGc {
         RecordGc { batches, ..RecordGc::new(groups) }
     }
@@ -79,8 +81,7 @@ impl RecordGc {
     }
 
     /// Adds a record whose last reader has ended after `free_after`. The record waits behind all records that were
-    /// put earlier, even if its time comes sooner. Returns whether the caller should now take the
-    /// [`RecordGc::surplus`].
+    /// put earlier, even if its readers end sooner. Returns true if the caller should now call [`RecordGc::surplus`].
     #[inline]
     pub fn put(&mut self, free_after: Nanos, record: Address, table: TableId) -> bool {
         let ring = self.ring(record.group(), table);
@@ -88,8 +89,8 @@ impl RecordGc {
         ring.waiting.len().is_multiple_of(ring.batch)
     }
 
-    /// Takes the record that has waited longest, if one of three conditions holds. No reader can use the record any
-    /// more, the group has no other memory, or more than `enough` records wait.
+    /// Takes the record that has waited longest, if one of three conditions holds. The conditions are: no reader can
+    /// use the record any more, the group has no other memory, or more than `enough` records wait.
     #[inline]
     pub fn take(
         &mut self,
@@ -107,8 +108,8 @@ impl RecordGc {
         })
     }
 
-    /// Takes the records that a thread does not need for itself. If the group is full, these are all records. If
-    /// many records wait, these are some of the records that have waited longest, even if their time has not come.
+    /// Takes the records that a thread does not need for itself. If the group is full, it takes all records. If many
+    /// records wait, it takes some of the records that have waited longest, even if readers may still use them.
     pub fn surplus(&mut self, group: GroupId, table: TableId) -> Vec<Waiting> {
         let is_full = self.full[usize::from(group.0)];
         let &mut Ring { ref mut waiting, batch, .. } = self.ring(group, table);
@@ -134,12 +135,13 @@ impl RecordGc {
         std::iter::from_fn(|| self.take(now, of, enough)).take(batch).collect()
     }
 
-    /// Notes that a group has no other memory. From now on no record of that group waits for its time.
+    /// Notes that a group has no free chunk. From now on, [`RecordGc::take`] returns records of this group even if
+    /// readers may still use them.
     pub fn note_full(&mut self, group: GroupId) {
         self.full[usize::from(group.0)] = true;
     }
 
-    /// Whether a group has no other memory.
+    /// Whether a caller has noted that the group has no free chunk.
     pub fn is_full(&self, group: GroupId) -> bool {
         self.full[usize::from(group.0)]
     }

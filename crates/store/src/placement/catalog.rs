@@ -1,8 +1,8 @@
 //! The catalog: the schema and layout of every table, and the place of every area in a replica group.
 //!
-//! Invariant: the plan is a pure function of schemas and options, so that every compute node computes the same
-//! plan. Each memory node's superblock contains the plan's stamp. A compute node with another plan or protocol
-//! cannot open the database.
+//! Invariant: the plan is a pure function of schemas and options, so every compute node computes the same plan. Each
+//! memory node's superblock contains the plan's stamp. A compute node whose plan or protocol differs from the
+//! superblock's cannot open the database.
 //!
 //! ```text
 //! one replica group's memory, the same on each of its nodes
@@ -37,10 +37,12 @@ const SLOTS_PER_100_ROOMY: u32 = 50;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// By the hash of the key, so that the records of a table are spread evenly over the groups.
+    /// The hash of a record's key chooses the group, so that the records of a table are spread evenly over the
+    /// groups.
     #[default]
     Hash,
-    /// All of a table on group `table id mod groups`. FORD and Motor were measured with this.
+    /// All records of a table lie in group `table id mod groups`. The published measurements of FORD and Motor use
+    /// this placement.
     Table,
 }
 
@@ -52,43 +54,43 @@ pub struct Options {
     /// The maximum number of coordinators in the whole cluster. Each coordinator has its own log area in every
     /// group.
     pub coordinators_max: u32,
-    /// The size of one log area. A transaction with a longer log takes chunks of the heap in every group that it
-    /// writes.
+    /// The size of one log area. If a transaction's log is longer, the transaction takes chunks of the heap in every
+    /// group that it writes.
     pub log_bytes: u64,
-    /// The maximum length of one transaction's log.
+    /// The maximum length in bytes of one transaction's log.
     pub log_bytes_max: u64,
     /// The maximum number of records of one transaction, and the maximum number of its scans.
     pub records_max: u32,
-    /// The unit of allocation from the heap in bytes. This unit is a multiple of 64.
+    /// The unit of allocation from the heap in bytes. The unit of allocation is a multiple of 64.
     pub chunk_bytes: u64,
-    /// The number of bytes of each group's heap in addition to the need of the expected records.
+    /// The number of bytes of each group's heap in addition to the bytes that the expected records need.
     pub spare_bytes: u64,
     /// The number of slots laid out per 100 expected records. If the number is far below 100, many buckets have
     /// overflow chains.
     pub slots_per_100_records: u32,
-    /// The shape of a bucket.
+    /// The shape of the buckets of all tables.
     pub bucket: BucketShape,
-    /// The number of additional bodies per 100 expected records, beyond one body for each version of each record.
-    /// The additional bodies hold discarded versions, until no reader can be on its way to these versions. Only
-    /// layouts with several versions in separate memory use this option.
+    /// The number of additional bodies per 100 expected records, beyond one body for each version of each record. The
+    /// additional bodies hold discarded versions, until no reader can still read these versions. Only layouts with
+    /// several versions in separate memory use this option.
     pub versions_spare_percent: u32,
-    /// The layout of records. The protocol chooses it: `protocol::AnyProtocol::catalog` of the engine replaces the
-    /// value of this option.
+    /// The layout of records. The protocol chooses the layout: `protocol::AnyProtocol::catalog` of the engine
+    /// overwrites this option.
     pub layout: LayoutKind,
 }
 
 impl Options {
-    /// The slot for rows of `schema`.
+    /// Returns the slot for rows of `schema` under these options.
     pub fn slot(&self, schema: &TableSchema) -> Slot {
         self.bucket.slot(self.layout, schema)
     }
 }
 
-/// The minimum size of a log area. A log area has room for the head of a log entry, the beginning of its contents,
-/// the link to the rest, and a decision.
+/// The minimum size of a log area. A log area must have room for a decision, and for the head and the beginning of a
+/// log entry. It must also have room for the link to the rest of the entry.
 const LOG_BYTES_MIN: u64 = 256;
-/// The upper limit of [`Options::log_bytes_max`]. A transaction's buffer holds the log in addition to everything
-/// else.
+/// The upper limit of [`Options::log_bytes_max`]. A transaction's buffer must hold the log in addition to all other
+/// data of the transaction.
 const LOG_BYTES_MOST: u64 = 1 << 30;
 /// The upper limit of [`Options::records_max`], because handles of scans have only 31 bits for a number.
 const RECORDS_MOST: u32 = (1 << 31) - 1;
@@ -118,20 +120,20 @@ impl Default for Options {
 pub struct Table {
     /// The table's id.
     pub id: TableId,
-    /// The schema as declared.
+    /// The table's schema, as the caller declared it.
     pub schema: TableSchema,
     /// The layout of the table's records.
     pub slot: Slot,
-    /// The lines and words of a row in which each column lies.
+    /// For each column, the lines and words of a row in which the column lies.
     pub reach: Reach,
     /// The place of the table's index.
     pub geometry: Geometry,
-    /// The table's shards, which decide which compute node grants the locks of its records.
+    /// The table's shards. A record's shard decides which compute node grants the record's lock.
     pub sharding: Sharding,
     /// The table's ordered indexes: the number of the first index, and the number of indexes.
     pub ordered: (u16, u16),
-    /// The columns from which the keys of the table's ordered indexes are made. A transaction that changes one of
-    /// these columns reads all these columns.
+    /// The columns from which the keys of the table's ordered indexes are made. A transaction that changes a column
+    /// of an ordered index must read all columns from which the table's index keys are made.
     pub index_cells: Cells,
 }
 
@@ -142,8 +144,8 @@ impl Table {
         self.sharding.shard_of(key)
     }
 
-    /// Calls `run(from, to)` for the byte ranges of a row that `cells` cover. The ranges are widened to
-    /// multiples of `unit` and merged where they touch.
+    /// Calls `run(from, to)` for the byte ranges of a row in which the columns of `cells` lie. The ranges are widened
+    /// to multiples of `unit` and merged where they touch.
     pub fn for_each_run(&self, cells: Cells, unit: usize, run: impl FnMut(usize, usize)) {
         let of = (unit, self.slot.payload_bytes);
         self.reach.for_each_run(&self.schema.columns, cells, of, run);
@@ -166,11 +168,11 @@ pub struct Catalog {
 
 impl Catalog {
     /// Plans a database of `schemas` over `groups` replica groups. Code that runs transactions should let the
-    /// protocol make the plan (`protocol::AnyProtocol::catalog` of the engine), because the protocol knows the
-    /// layout that it needs.
+    /// protocol make the plan (`protocol::AnyProtocol::catalog` of the engine), because the protocol knows which
+    /// layout it needs.
     ///
     /// # Errors
-    /// Names the field that is not possible, its value, and the allowed values.
+    /// The error names the field that is not possible, its value, and the allowed values.
     pub fn plan(
         schemas: &[TableSchema],
         options: &Options,
@@ -252,8 +254,8 @@ impl Catalog {
         &self.tables
     }
 
-    /// The number of used bytes of the largest slot that has a table of cells. The number is 0 if no slot has a
-    /// table of cells.
+    /// The number of used bytes of the largest slot that has a table of cells. If no slot has a table of cells, the
+    /// result is 0.
     pub fn version_table_bytes(&self) -> usize {
         let leads = |table: &&Table| matches!(table.slot.record, RecordLayout::Cells(_));
         let used = self.tables.iter().filter(leads).map(|table| table.slot.used_bytes());
@@ -283,7 +285,7 @@ impl Catalog {
         &self.indexes[usize::from(id.0)]
     }
 
-    /// The ordered indexes of a table.
+    /// All ordered indexes of a table.
     #[inline]
     pub fn indexes_of(&self, table: &Table) -> &[Index] {
         let (first, count) = table.ordered;
@@ -312,8 +314,8 @@ impl Catalog {
         self.heap_at + self.chunks * self.options.chunk_bytes
     }
 
-    /// The name of the option that takes most of a group's memory, or `records`. An error about a group that is too
-    /// large contains this name.
+    /// The name of the option that takes most of a group's memory, or `records`. If a group is too large, the error
+    /// contains this name.
     pub fn largest_part(&self) -> &'static str {
         let logs = u64::from(self.options.coordinators_max) * self.options.log_bytes;
         let spare = self.options.spare_bytes;
@@ -327,7 +329,7 @@ impl Catalog {
         self.chunks
     }
 
-    /// The number of blocks of `bytes` that a chunk holds.
+    /// The number of blocks of `bytes` bytes that one chunk holds.
     pub fn chunk_of(&self, bytes: usize) -> usize {
         self.options.chunk_bytes as usize / bytes.max(1)
     }
@@ -364,7 +366,7 @@ impl Catalog {
         Address::new(group, self.logs_at + u64::from(coordinator) * self.options.log_bytes)
     }
 
-    /// A hash that identifies schemas, layout and options.
+    /// A hash of the schemas, the layout and the options, by which compute nodes compare their plans.
     pub fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -382,8 +384,8 @@ impl Planner {
     }
 }
 
-/// Plans the roots of all ordered indexes. Each root is used in one group, and its nodes lie in the groups of the
-/// table's records.
+/// Plans the roots of all ordered indexes. The root of an index is used in one group. All other nodes of an index lie
+/// in the groups of the table's records.
 fn plan_indexes(
     plan: &mut Planner,
     tables: &mut [Table],
@@ -401,7 +403,7 @@ fn plan_indexes(
                     (group, (group as u16, 1))
                 }
             };
-            // The size of the root depends on the index's shape.
+            // The size of an index's root depends on the index's shape.
             let root = Address::new(GroupId(group as u16), plan.at);
             let index = Index::plan(id, (table.id, &table.schema), schema, root, spread);
             plan.area(index.shape.node_bytes as u64);
@@ -440,7 +442,7 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     if options.coordinators_max == 0 {
         return refuse("coordinators_max", "0".into(), "1 or more".into());
     }
-    // No part is larger than a group: see `plan_sizes`.
+    // These checks refuse a size that is larger than a group. `plan_sizes` checks the sums of sizes.
     let is_size =
         |bytes, least| (least..=GROUP_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(64);
     if !is_size(options.log_bytes, LOG_BYTES_MIN) {
@@ -489,8 +491,8 @@ fn buckets(schema: &TableSchema, options: &Options, groups: usize) -> u64 {
     slots.div_ceil(u64::from(options.bucket.slots)).max(4)
 }
 
-/// The number of bytes of the heap. The heap has room for the bodies of the expected records, an uneven hash,
-/// overflow blocks, and the spare bytes.
+/// The number of bytes of the heap. The heap has room for the bodies of the expected records, for overflow blocks,
+/// and for the spare bytes. The heap also has an allowance for groups that get more records than others.
 fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {
     let share = sharing(options, groups);
     let expected: u64 = schemas
@@ -501,8 +503,8 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
             let overflow = options.bucket.bucket_bytes(&slot) as u64;
             let body_bytes = slot.body_bytes() as u64;
             let bodies = bodies(&slot, options, records) * body_bytes;
-            // The allowance for uneven hashing is five standard deviations of a binomial distribution. The
-            // allowance also covers the last chunks of loaders.
+            // The hash may give a group more records than the average. The allowance for these records is five
+            // standard deviations of a binomial distribution. The allowance also covers the last chunks of loaders.
             let uneven = 5 * records.isqrt() * slot.cells() as u64 * body_bytes;
             let nodes = node_bytes(schema, records);
             bodies + uneven + overflow_blocks(schema, options, groups) * overflow + nodes
@@ -511,8 +513,8 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
     expected + options.spare_bytes.max(4 * options.chunk_bytes)
 }
 
-/// The number of bodies of this many records. Each version has one body. Additional bodies wait until no reader can
-/// be on its way to a discarded version.
+/// The number of bodies that `records` records need. Each version has one body. Additional bodies hold discarded
+/// versions, until no reader can still read these versions.
 fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
     let waiting = match options.layout {
         LayoutKind::SingleVersion
@@ -527,7 +529,7 @@ fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
     records * slot.cells() as u64 + waiting
 }
 
-/// The number of bytes of the nodes of a table's ordered indexes, for this many records in a group.
+/// The number of bytes of the nodes of a table's ordered indexes, in a group with `records` records.
 fn node_bytes(schema: &TableSchema, records: u64) -> u64 {
     let of = |index| {
         let (id, table, root) = (IndexId(0), (TableId(0), schema), Address::NULL);
@@ -537,8 +539,9 @@ fn node_bytes(schema: &TableSchema, records: u64) -> u64 {
     schema.indexes.iter().map(of).sum()
 }
 
-/// The number of overflow blocks. Some blocks are needed because the hash is uneven. If slots are missing for the
-/// records, blocks are added for all missing slots, and one partly used block for every chain.
+/// The number of overflow blocks of a table in one group. Some buckets overflow because the hash gives them more keys
+/// than others. If the table has more records than slots, blocks are added for all missing slots. One partly used
+/// block is also added for every overflow chain.
 fn overflow_blocks(schema: &TableSchema, options: &Options, groups: usize) -> u64 {
     let records = schema.expected_records.div_ceil(sharing(options, groups));
     if options.slots_per_100_records >= SLOTS_PER_100_ROOMY {
@@ -547,8 +550,8 @@ fn overflow_blocks(schema: &TableSchema, options: &Options, groups: usize) -> u6
     records.div_ceil(u64::from(options.bucket.slots)) + buckets(schema, options, groups)
 }
 
-/// The number of the layout of index nodes. The number is raised whenever the meaning of index nodes changes. 1:
-/// zeros belong to no index. 2: entries lie in home groups.
+/// The version number of the layout of index nodes. The version number is raised whenever the meaning of index nodes
+/// changes. Since number 1, a node of zeros belongs to no index. Since number 2, entries lie in home groups.
 const NODES_LAYOUT: u32 = 2;
 
 fn stamp(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {

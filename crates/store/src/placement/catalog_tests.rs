@@ -1,4 +1,4 @@
-//! Tests of plans: areas, the contents of the heap, stamps, and refused options.
+//! Tests of plans: their areas, the contents of the heap, their stamps, and refused options.
 //!
 //! Invariant: these tests use no memory node, because a plan is only arithmetic.
 

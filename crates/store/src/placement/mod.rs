@@ -1,7 +1,7 @@
 //! The placement of data: the plan of a database, its replica groups, and the compute nodes that own its shards.
 //!
-//! Invariant: the plan is a function of schemas and options. Replica groups and shards may change later, so a
-//! service provides them as values.
+//! Invariant: the plan is a pure function of schemas and options. Replica groups and shards may change later, so a
+//! service of the cluster provides the present groups and shards as values.
 
 pub mod catalog;
 mod plan_sizes;

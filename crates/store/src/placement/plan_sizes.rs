@@ -1,8 +1,8 @@
 //! Checks that a plan of the requested sizes is possible.
 //!
-//! Invariant: sizes that pass this check fit the offsets of one replica group. The check counts only some parts of
-//! the plan, and never counts too much. So the plan's arithmetic in 64 bits does not overflow, and no plan is
-//! refused that would fit.
+//! Invariant: sizes that pass this check fit the offsets of one replica group. The check adds the sizes of only some
+//! parts of the plan, so its sum is never greater than the plan. So the check refuses no plan that would fit. The
+//! later arithmetic of the plan in 64 bits does not overflow.
 
 use crate::ids::UsageError;
 use crate::layout::LayoutKind;
@@ -21,7 +21,7 @@ fn refuse(field: &str, value: impl ToString, allowed: String) -> Result<(), Usag
 /// `sharing` groups.
 ///
 /// # Errors
-/// Names the first part that is too large, and the maximum value that is allowed.
+/// The error names the first part that is too large, and the maximum value that is allowed.
 pub fn validate(
     schemas: &[TableSchema],
     options: &Options,
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(said, "", "ten records have room for that many slots");
     }
 
-    /// The largest allowed number either gives a valid plan, or the plan itself refuses the number.
+    /// If an option has its largest allowed number, planning either returns a valid plan or refuses the number.
     #[test]
     fn accepted_sizes_do_not_overflow() {
         let layouts = [LayoutKind::SingleVersion, LayoutKind::Ticketed];

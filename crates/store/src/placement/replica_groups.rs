@@ -1,31 +1,33 @@
 //! The memory nodes that hold each replica group, in one configuration.
 //!
-//! Invariant: the node at position 0 is the primary. Locks are held only at the primary, and reads go to it. After
-//! the primary, the list has the other members of the group, then the copies that are still joining. Joining copies
-//! get every WRITE of log and data. Transactions never read joining copies, and recovery does not use them for its
-//! decisions. A map is immutable. A new configuration has a new map (`configuration` of the engine).
+//! Invariant: the node at position 0 is the primary. Locks are held only at the primary, and transactions read from
+//! the primary. In the list of nodes, the primary is followed by the other members of the group, then by the nodes
+//! whose copies are still joining. Transactions send every WRITE of log and data to joining copies too. Transactions
+//! never read joining copies, and recovery does not use them for its decisions. A map is immutable. A new
+//! configuration has a new map (`configuration` of the engine).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tarn_fabric::address::{Address, GroupId, NodeSlot, Target};
 
-/// The nodes of one group.
+/// The memory nodes that have a copy of one group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Copies {
     /// The nodes: the primary first, then the other members, then the joining nodes.
     nodes: Vec<NodeSlot>,
-    /// The number of nodes that are members.
+    /// The number of nodes, from the first node on, that are members of the group.
     members: usize,
 }
 
-/// The nodes of every group, with the primary first.
+/// The map from replica groups to memory nodes: for each group, its nodes, with the primary first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplicaGroups {
     groups: Vec<Copies>,
 }
 
 impl ReplicaGroups {
-    /// Makes a map from the nodes of every group, with the primary first. All these nodes are members.
+    /// Creates a map from the nodes of every group, with the primary first. All given nodes become members of their
+    /// group.
     ///
     /// # Panics
     /// If the list has no group, or a group has no node.
@@ -38,9 +40,9 @@ impl ReplicaGroups {
         ReplicaGroups { groups: groups.into_iter().map(copies).collect() }
     }
 
-    /// The copies of a group. If the group does not exist, its address was read from damaged memory. Then the
-    /// result is the copies of the first group. The fabric then refuses the access, because the nodes of the first
-    /// group do not have the unknown group either.
+    /// The copies of a group. If the group does not exist, the caller has read its number from damaged memory. For a
+    /// group that does not exist, the function returns the copies of the first group. The fabric refuses an access to
+    /// the unknown group there, because the nodes of the first group do not have the unknown group.
     #[inline]
     fn of(&self, group: GroupId) -> &Copies {
         self.groups.get(usize::from(group.0)).unwrap_or(&self.groups[0])
@@ -75,31 +77,32 @@ impl ReplicaGroups {
         self.groups.iter().any(|copies| copies.members < copies.nodes.len())
     }
 
-    /// The target for an address at the primary of the address's group.
+    /// Returns the target for a verb to `address` at the primary of the address's group.
     #[inline]
     pub fn primary(&self, address: Address) -> Target {
         address.at(self.of(address.group()).nodes[0])
     }
 
-    /// The target for an address at the copy at `position`. Position 0 is the primary.
+    /// Returns the target for a verb to `address` at the copy with number `position`. Position 0 is the primary.
     #[inline]
     pub fn replica(&self, address: Address, position: usize) -> Target {
         address.at(self.of(address.group()).nodes[position])
     }
 
-    /// The targets for an address at every copy, with the primary first. A WRITE goes to all these targets.
+    /// Returns the targets for verbs to `address` at every copy, with the primary first. A WRITE goes to all these
+    /// targets.
     #[inline]
     pub fn all(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
         self.of(address.group()).nodes.iter().map(move |&node| address.at(node))
     }
 
-    /// The targets for an address at every member, with the primary first. Recovery uses these copies for its
-    /// decisions.
+    /// Returns the targets for verbs to `address` at every member of the group, with the primary first. Recovery uses
+    /// the copies of members for its decisions.
     pub fn counted(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
         self.members(address.group()).iter().map(move |&node| address.at(node))
     }
 
-    /// The targets for an address at every copy except the primary.
+    /// Returns the targets for verbs to `address` at every copy except the primary.
     #[inline]
     pub fn backups(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
         self.all(address).skip(1)
@@ -114,8 +117,8 @@ impl ReplicaGroups {
         nodes
     }
 
-    /// The map without a node. In each group whose primary was that node, the next member becomes primary. Returns
-    /// `None` if a group has no other member, because then the bytes of that group are lost.
+    /// Returns the map without `node`. In each group whose primary was `node`, the next member becomes the primary.
+    /// Returns `None` if a group has no member except `node`, because then the bytes of that group are lost.
     pub fn without(&self, node: NodeSlot) -> Option<ReplicaGroups> {
         let mut map = self.clone();
         for copies in &mut map.groups {
@@ -126,7 +129,7 @@ impl ReplicaGroups {
         map.groups.iter().all(|copies| copies.members > 0).then_some(map)
     }
 
-    /// The map with another member of `group` as its primary.
+    /// Returns the map with another member of `group` as its primary.
     ///
     /// # Panics
     /// If the node is not a member of the group.
@@ -144,7 +147,7 @@ impl ReplicaGroups {
         map
     }
 
-    /// The map with one more copy of `group`, which begins to join on `node`.
+    /// Returns the map with one more copy of `group`, which begins to join on `node`.
     ///
     /// # Panics
     /// If the node already has a copy of the group.
@@ -157,8 +160,8 @@ impl ReplicaGroups {
         map
     }
 
-    /// The map with primaries moved to other members of their groups, one group at a time, until the numbers of
-    /// primaries per node cannot become more even.
+    /// Returns a map in which the numbers of primaries per node are as even as possible. `balanced` makes another
+    /// member the primary in one group at a time, until no such change makes the numbers more even.
     #[must_use]
     pub fn balanced(&self) -> ReplicaGroups {
         let mut map = self.clone();
@@ -168,8 +171,8 @@ impl ReplicaGroups {
         map
     }
 
-    /// A group whose primary node has at least two primaries more than another member, and the position of the
-    /// member with the fewest primaries.
+    /// Returns a group whose primary node is the primary of at least two groups more than another member. Also
+    /// returns the position of the member that is the primary of the fewest groups.
     fn heavy(&self) -> Option<(usize, usize)> {
         let load = |node: NodeSlot| self.groups.iter().filter(|it| it.nodes[0] == node).count();
         self.groups.iter().enumerate().find_map(|(group, copies)| {
@@ -179,7 +182,7 @@ impl ReplicaGroups {
         })
     }
 
-    /// The map in which every joining copy has become a member.
+    /// Returns the map in which every joining copy has become a member.
     #[must_use]
     pub fn joined(&self) -> ReplicaGroups {
         let mut map = self.clone();
@@ -196,8 +199,8 @@ struct Brief {
 
 /// One thread's copy of the map of its current configuration.
 ///
-/// Invariant: it changes only while no transaction of the thread runs, so that a transaction sees
-/// one map from its beginning to its end.
+/// Invariant: the thread's copy changes only while no transaction of the thread runs. So a transaction sees the same
+/// map from its beginning to its end.
 pub struct ThreadGroups {
     briefs: Box<[Brief]>,
     whole: RefCell<Rc<ReplicaGroups>>,
@@ -214,7 +217,7 @@ impl ThreadGroups {
         ThreadGroups { briefs, whole: RefCell::new(Rc::new(map.clone())) }
     }
 
-    /// Replaces the contents by a copy of another map of the same groups.
+    /// Makes this value a copy of another map of the same groups.
     pub fn become_copy_of(&self, map: &ReplicaGroups) {
         assert_eq!(self.count(), map.count(), "configurations have the same groups");
         for (brief, copies) in self.briefs.iter().zip(&map.groups) {
@@ -224,7 +227,7 @@ impl ThreadGroups {
         *self.whole.borrow_mut() = Rc::new(map.clone());
     }
 
-    /// The whole map. The returned map does not change later.
+    /// Returns the whole map. The returned value stays the same when the thread later copies another map.
     pub fn whole(&self) -> Rc<ReplicaGroups> {
         Rc::clone(&self.whole.borrow())
     }
@@ -241,7 +244,7 @@ impl ThreadGroups {
         usize::from(self.briefs[usize::from(group.0)].replicas.get())
     }
 
-    /// The target for an address at its primary, like [`ReplicaGroups::primary`].
+    /// Returns the target for a verb to `address` at the primary of its group, like [`ReplicaGroups::primary`].
     #[inline]
     pub fn primary(&self, address: Address) -> Target {
         address.at(self.briefs[usize::from(address.group().0)].primary.get())
@@ -257,8 +260,8 @@ mod tests {
         ReplicaGroups::new((0..3).map(|group| vec![node(group), node(group + 1)]).collect())
     }
 
-    /// An address from damaged memory maps to an existing node and causes no panic. The fabric refuses such an
-    /// access.
+    /// An address from damaged memory may name an unknown group. The map gives such an address an existing node and
+    /// does not panic. The fabric then refuses the access.
     #[test]
     fn an_unknown_group_maps_to_existing_nodes() {
         let groups = ReplicaGroups::new(vec![vec![NodeSlot(2), NodeSlot(0)], vec![NodeSlot(1)]]);

@@ -1,11 +1,11 @@
 //! Routing chooses the compute node on which a transaction runs.
 //!
-//! Invariant: routing affects only speed. On any node, a transaction gets its locks from the owners of its shards.
-//! An old shard map sends the transaction to a node that must request the locks from another node.
+//! Invariant: routing affects only speed. On whichever node a transaction runs, it gets its locks from the owners of
+//! its shards. A router with an old shard map may choose a node that must request the locks from another node.
 //!
-//! LOTUS (§4.3) runs a read-only transaction on any node, because it takes no lock. A transaction that writes runs
-//! on the node that owns the shard of its first record. The reason is that its other records are likely to be in
-//! the same shard.
+//! LOTUS (§4.3) runs a read-only transaction on any node, because a read-only transaction takes no lock. A
+//! transaction that writes runs on the node that owns the shard of its first record. That node is the best one,
+//! because the transaction's other records are likely to be in the same shard.
 
 use crate::placement::catalog::Catalog;
 use crate::placement::shard_map::{ShardId, ShardMap};
@@ -14,7 +14,7 @@ use rand::RngExt as _;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::rng::Rng;
 
-/// Chooses nodes for transactions by one view of the shard map.
+/// Chooses nodes for transactions by one node's view of the shard map.
 pub struct Router<'a> {
     catalog: &'a Catalog,
     map: &'a ShardMap,
@@ -37,9 +37,9 @@ impl<'a> Router<'a> {
         self.catalog.table(table).shard_of(key)
     }
 
-    /// The node for a transaction whose first record is in the shard of this key word. Any node may be chosen in
-    /// three cases: the transaction only reads, its first record is not known, or no node of the router owns the
-    /// shard.
+    /// The node for a transaction whose first record is in the shard of the first record's key word. Any node may be
+    /// chosen in three cases: the transaction only reads, its first record is not known, or no node of the router
+    /// owns the shard.
     #[inline]
     pub fn place(
         &self,

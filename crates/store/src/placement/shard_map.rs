@@ -1,14 +1,16 @@
 //! Shards decide which compute node grants the locks of a record.
 //!
-//! Invariant: every key is in one of 4,096 shards for ever, by a pure function of its table's schema and the key. A
-//! shard has one owner at a time. The membership service keeps the authoritative map. A change of an entry names
-//! the old entry that the changer has seen, and the service makes such changes one by one. The service counts each
-//! change in the entry's epoch. A node's view of the map may be out of date, and never goes back to an older entry.
+//! Invariant: every key is in one of 4,096 shards for ever, because its shard is a pure function of the table's
+//! schema and the key. A shard has one owner at a time. The membership service keeps the authoritative map. A node
+//! that changes an entry names the old entry that it has seen, and the service makes such changes one by one. With
+//! each change, the service increases the entry's epoch by one. A node's view of the map may be out of date, but a
+//! newer entry in the view is never replaced by an older entry.
 //!
-//! LOTUS (§4.2) computes shards from the low bits of a "critical field" of the key. Then the records that one
-//! transaction locks are likely to be in one shard. LOTUS moves shards by a message. If that message arrives twice,
-//! a shard has two owners. Therefore in Tarn the map decides, and messages are only hints. (A compare-and-set on a
-//! word in memory nodes would not help, because it is not atomic on a replicated word.)
+//! LOTUS (§4.2) computes shards from the low bits of a "critical field" of the key. With such shards, the records
+//! that one transaction locks are likely to be in one shard. LOTUS moves a shard to another node by a message. If
+//! LOTUS's message arrives twice, a shard can have two owners. Therefore in Tarn only the authoritative map decides,
+//! and messages are only hints. (A compare-and-set on a word in memory nodes would not help, because it is not atomic
+//! on a replicated word.)
 //!
 //! ```text
 //! 63        32 | 31 28 | 27   22 | 21     12 | 11         0
@@ -20,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::address::{Address, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::rng::mix;
 
-/// The number of shards. The low 12 bits of a critical field are the number of the shard.
+/// The number of shards. The low 12 bits of a key's critical field are the number of its shard.
 pub const SHARDS: usize = 1 << SHARD_BITS;
 const SHARD_BITS: u32 = 12;
 
@@ -49,36 +51,36 @@ impl ShardId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ShardState {
-    /// The owner grants the shard's locks.
+    /// The owner of the shard grants the shard's locks.
     Open = 1,
-    /// The owner grants no more locks. Transactions that hold locks finish, and then another node takes over the
-    /// shard (`resharding` of the engine).
+    /// The owner grants no more locks of the shard. Transactions that hold locks of the shard finish, and then
+    /// another node takes over the shard (`resharding` of the engine).
     Closed = 2,
-    /// The owner was expelled. No node grants locks of the shard until the transactions that rely on the owner's
-    /// locks have ended.
+    /// The owner of the shard was expelled from the cluster. No node grants locks of the shard until the transactions
+    /// that rely on the owner's locks have ended.
     Recovering = 3,
 }
 
-/// The map's entry of a shard.
+/// The entry of one shard in the shard map.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ShardEntry {
     /// The node that owns the shard, with its incarnation.
     pub owner: NodeId,
     /// Whether the owner grants the shard's locks.
     pub state: ShardState,
-    /// The number of changes of the entry. The later one of two entries has the greater epoch.
+    /// The number of times that the entry has changed. The later one of two entries has the greater epoch.
     pub epoch: u32,
 }
 
 impl ShardEntry {
-    /// The entry as one word. The later one of two entries has the greater word.
+    /// Returns the entry as one word. The later one of two entries has the greater word.
     #[inline]
     pub fn word(self) -> u64 {
         let owner = u64::from(self.owner.slot.0) << 12 | u64::from(self.owner.incarnation.0);
         u64::from(self.epoch) << 32 | (self.state as u64) << 28 | owner
     }
 
-    /// Decodes an entry. Returns `None` if the shard has never had an owner.
+    /// Decodes the word of an entry. Returns `None` if the shard has never had an owner.
     #[inline]
     pub fn from_word(word: u64) -> Option<ShardEntry> {
         let state = match word >> 28 & 0xf {
@@ -115,7 +117,7 @@ impl ShardEntry {
 pub struct Serving(u32);
 
 impl Serving {
-    /// The part of the word for this incarnation of a node.
+    /// Returns the part of an entry's word that names the node `node` as the granting node.
     pub fn by(node: NodeId) -> Serving {
         let entry = ShardEntry { owner: node, state: ShardState::Open, epoch: 0 };
         Serving(entry.word() as u32)
@@ -127,15 +129,16 @@ impl Serving {
 pub enum Sharding {
     /// The shard is given by adjacent bits of the key word.
     Field {
-        /// The position of the lowest of these bits.
+        /// The position in the key word of the lowest bit that gives the shard.
         shift: u32,
-        /// The mask of the bits that are used, after the shift.
+        /// The mask that selects the bits of the shifted key word that give the shard.
         mask: u64,
     },
-    /// The shard is given by bits that are not adjacent. These bits form runs, the lowest run first, with at most
-    /// 12 bits in total.
+    /// The shard is given by bits of the key word that are not all adjacent. Adjacent bits form a run. The lowest run
+    /// comes first, and all runs have at most 12 bits in total.
     Runs(Box<[Run]>),
-    /// The shard is given by a hash of the key word. If keys are long, the key word itself is a hash.
+    /// The shard is given by a hash of the key word. If a table's keys are longer than one word, the key word itself
+    /// is a hash.
     Hash {
         /// A number that makes the hashes of different tables differ.
         salt: u64,
@@ -151,7 +154,7 @@ pub struct Run {
 }
 
 impl Sharding {
-    /// The sharding of a table. `salt` is a number that belongs to the table.
+    /// The sharding of a table. `salt` makes the hashes of different tables differ.
     pub fn of(schema: &TableSchema, salt: u64) -> Sharding {
         let bits = schema.critical_bits;
         if bits == 0 || schema.key != KeyWidth::Word {
@@ -165,7 +168,7 @@ impl Sharding {
         Sharding::Runs(runs(bits))
     }
 
-    /// The shard of a key.
+    /// Returns the shard of the key with this key word.
     #[inline]
     pub fn shard_of(&self, key: u64) -> ShardId {
         match self {
@@ -179,7 +182,7 @@ impl Sharding {
     }
 }
 
-/// The runs of set bits of a mask, up to the number of bits of a shard's number.
+/// The runs of set bits of a mask, from the lowest run on, until the runs have as many bits as a shard's number.
 fn runs(bits: u64) -> Box<[Run]> {
     let (mut runs, mut left, mut placed) = (Vec::new(), bits, 0);
     while left != 0 && placed < SHARD_BITS {
@@ -193,9 +196,9 @@ fn runs(bits: u64) -> Box<[Run]> {
     runs.into()
 }
 
-/// The shard of an object that has an address and no key: a bucket, or a node of an index. The shard is a hash of
-/// the address. The low bits of such addresses differ little, because the addresses are multiples of the object's
-/// size.
+/// The shard of an object that has an address and no key: a bucket, or a node of an index. The shard is a hash of the
+/// address. The low bits of these objects' addresses differ little, because the addresses are multiples of the
+/// object's size.
 #[inline]
 pub fn shard_of_address(address: Address) -> ShardId {
     ShardId::of_hash(mix(address.to_word()))
@@ -206,7 +209,8 @@ pub trait ShardRecord {
     /// The entry of a shard. Returns `None` if the shard has never had an owner.
     fn shard(&self, shard: ShardId) -> Option<ShardEntry>;
 
-    /// The number of changes of the authoritative map. A node that has read this many changes has the newest map.
+    /// The number of changes of the authoritative map since it was created. A node whose view includes this number of
+    /// changes has the newest map.
     fn shard_changes(&self) -> u64;
 }
 
@@ -220,7 +224,7 @@ impl<T: ShardRecord + ?Sized> ShardRecord for &T {
     }
 }
 
-/// A node's view of the shard map.
+/// A compute node's view of the shard map, which may be out of date.
 #[derive(Debug)]
 pub struct ShardMap {
     words: Box<[AtomicU64]>,
@@ -243,22 +247,22 @@ impl ShardMap {
         ShardEntry::from_word(self.words.get(usize::from(shard.0))?.load(Ordering::Acquire))
     }
 
-    /// Whether this incarnation of a node grants the shard's locks, as far as the viewing node knows. If the owner
-    /// itself has closed the shard, the owner's view shows it.
+    /// Whether this incarnation of a node grants the shard's locks, as far as the node with this view knows. If the
+    /// owner itself has closed the shard, the owner's view shows that the shard is closed.
     #[inline]
     pub fn is_served_by(&self, shard: ShardId, node: NodeId) -> bool {
         self.is_served(shard, Serving::by(node))
     }
 
-    /// Does the same as [`ShardMap::is_served_by`], with a precomputed part of the word.
+    /// Does the same as [`ShardMap::is_served_by`], with a precomputed part of the entry's word.
     #[inline(always)]
     pub fn is_served(&self, shard: ShardId, serving: Serving) -> bool {
         let word = self.words.get(usize::from(shard.0));
         word.is_some_and(|word| Serving(word.load(Ordering::Acquire) as u32) == serving)
     }
 
-    /// Reads the entry of a shard from the authoritative map `record` into the view. Returns the entry of the view
-    /// after that.
+    /// Reads the entry of a shard from the authoritative map `record` into the view. Returns the entry that the view
+    /// has afterwards.
     pub fn reread(&self, record: impl ShardRecord, shard: ShardId) -> Option<ShardEntry> {
         if let Some(entry) = record.shard(shard) {
             self.learn(shard, entry);
@@ -266,7 +270,8 @@ impl ShardMap {
         self.entry(shard)
     }
 
-    /// Reads the whole authoritative map into the view, if that map has changed. Returns whether it has changed.
+    /// Reads the whole authoritative map into the view, if that map has changed. Returns whether the authoritative
+    /// map has changed.
     pub fn refresh(&self, record: impl ShardRecord) -> bool {
         let changes = record.shard_changes();
         if self.changes.load(Ordering::Acquire) >= changes {
@@ -275,21 +280,22 @@ impl ShardMap {
         for shard in ShardId::all() {
             self.reread(&record, shard);
         }
-        // The count is stored after the entries, because a thread that finds this count does not read the entries
-        // again.
+        // The number of changes is stored after the entries, because a thread that finds the new
+        // number does not read the entries again.
         self.changes.fetch_max(changes, Ordering::AcqRel);
         true
     }
 
-    /// **Breaks the invariant**: the node takes the shard as its own, without a change of the authoritative map.
+    /// **Breaks the invariant**: a node's view names the node as the owner of the shard, without a change of the
+    /// authoritative map.
     pub fn planted_take(&self, shard: ShardId, node: NodeId) {
         if let Some(entry) = self.entry(shard) {
             self.learn(shard, entry.next(node, ShardState::Open));
         }
     }
 
-    /// Stores an entry of the authoritative map in the view. An entry that is older than the view's entry changes
-    /// nothing.
+    /// Stores an entry of the authoritative map in the view. If `entry` is older than the view's entry, the view does
+    /// not change.
     pub fn learn(&self, shard: ShardId, entry: ShardEntry) {
         if let Some(word) = self.words.get(usize::from(shard.0)) {
             word.fetch_max(entry.word(), Ordering::AcqRel);
@@ -302,7 +308,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The bits of `key` that `mask` selects, moved together bit by bit.
+    /// The bits of `key` that `mask` selects, moved together into the lowest bits, one bit at a time.
     fn extracted(key: u64, mask: u64) -> u64 {
         let ones = (0..64).filter(|bit| mask >> bit & 1 == 1);
         ones.enumerate().fold(0, |bits, (to, from)| bits | (key >> from & 1) << to)
@@ -339,8 +345,8 @@ mod tests {
         }
     }
 
-    /// Hashes are used in three cases: without a critical field, for long keys, and for addresses of equal
-    /// alignment.
+    /// A shard is computed by a hash in three cases: the table has no critical field, its keys are long, or the shard
+    /// belongs to an address.
     #[test]
     fn hashes_spread_evenly() {
         let hashed = Sharding::of(&schema(0), mix(1));
@@ -354,13 +360,13 @@ mod tests {
             let mut counts = vec![0u64; SHARDS];
             (0..400 * SHARDS as u64).for_each(|it| counts[usize::from(shard(it).0)] += 1);
             let (least, most) = (counts.iter().min(), counts.iter().max());
-            // The distribution is binomial with mean 400 and standard deviation 20. The limits are five standard
-            // deviations away.
+            // The distribution is binomial with mean 400 and standard deviation 20. The limits of the assertion are
+            // five standard deviations from the mean.
             assert!(least > Some(&300) && most < Some(&500), "{least:?} to {most:?}");
         }
     }
 
-    /// An authoritative map that has no shard entry.
+    /// An authoritative map in which no shard has an entry.
     struct Nothing;
 
     impl ShardRecord for Nothing {

@@ -1,18 +1,19 @@
 //! Declarations of ordered indexes: they name the bytes of a record from which an index key is made.
 //!
 //! Invariant: all keys of one index have the same width and compare as bytes. Integers are stored big-endian, and
-//! signed integers with the sign bit flipped. Text is padded with zeros. Keys of an index that is not unique end
-//! with the primary key, so that no two records have the same index key.
+//! signed integers with the sign bit flipped. Text is padded with zeros to the column's width. Keys of an index that
+//! is not unique end with the primary key, so that no two records have the same index key.
 
 use crate::ids::UsageError;
 use crate::schema::{ColumnId, ColumnType, KeyWidth, TableSchema};
 use serde::{Deserialize, Serialize};
 
-/// The maximum length of an index key in bytes. The length includes the primary key at the end of a key that is not
-/// unique.
+/// The maximum length of an index key in bytes. If an index is not unique, the length of its keys includes the
+/// appended primary key.
 pub const INDEX_KEY_BYTES_MAX: usize = 64;
 
-/// An index of the catalog. Its number is its position: tables in order, and the indexes of each table in order.
+/// An index of the catalog. An index's number is its position among all indexes of all tables: tables in order, and
+/// the indexes of each table in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct IndexId(pub u16);
 
@@ -22,7 +23,8 @@ pub struct IndexId(pub u16);
 pub enum IndexPart {
     /// The whole primary key. A key of one word is stored as 8 bytes, big-endian; a longer key is stored unchanged.
     Key,
-    /// A field of the key word. The field is stored big-endian, in the minimum number of bytes that hold `bits`.
+    /// A field of the key word. In the index key, the field is stored big-endian, in the minimum number of bytes that
+    /// hold `bits`.
     KeyBits {
         /// The field's lowest bit.
         shift: u8,
@@ -41,7 +43,8 @@ pub struct IndexSchema {
     pub name: String,
     /// The parts of the index's keys, with the first part first.
     pub parts: Vec<IndexPart>,
-    /// Whether two records may not have the same parts. If false, the primary key is appended to each index key.
+    /// Whether two records may not have the same parts. If `unique` is false, the primary key is appended to each
+    /// index key.
     pub unique: bool,
 }
 
@@ -67,7 +70,7 @@ impl IndexPart {
 }
 
 impl IndexSchema {
-    /// The number of bytes of the declared parts.
+    /// The number of bytes that the declared parts of the index take in an index key.
     pub fn parts_bytes(&self, schema: &TableSchema) -> usize {
         self.parts.iter().map(|part| part.width_bytes(schema)).sum()
     }
@@ -81,7 +84,7 @@ impl IndexSchema {
     /// Checks that this index can be declared for `schema`.
     ///
     /// # Errors
-    /// Names the field, the value, and the allowed values.
+    /// The error names the wrong field, its value, and the allowed values.
     pub fn validate(&self, schema: &TableSchema) -> Result<(), UsageError> {
         let refuse = |field: &str, value: String, allowed: String| {
             let field = format!("table {}: index {}: {field}", schema.name, self.name);

@@ -1,9 +1,9 @@
 //! The schema of a database: tables of fixed-width typed columns.
 //!
 //! Invariant: the payload of a row is its columns, packed in order, each at an offset that depends only on the
-//! schema. A column is a *cell*, the unit in which records are read and written. A primary key that fits in 64 bits
-//! is itself the record's key word. A longer key (up to 64 bytes) is hashed into the key word and also stored in
-//! full, and the full key is always compared.
+//! schema. A column is a *cell*, the unit in which records are read and written. If a primary key fits in 64 bits,
+//! the record's key word is the primary key itself. A primary key of more than 64 bits (up to 64 bytes) is hashed
+//! into the key word, and the slot also stores the full key. A look-up always compares the full key.
 
 use crate::ids::UsageError;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub use index_schema::{
     INDEX_KEY_BYTES_MAX, IndexId, IndexPart, IndexSchema, encode_column, primary_key_bytes,
 };
 
-/// The maximum number of columns of one table, because a set of cells is one word.
+/// The maximum number of columns of one table, because a set of columns is stored as the bits of one 64-bit word.
 pub const COLUMNS_MAX: usize = 64;
 /// The maximum length of a row's payload in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
@@ -46,7 +46,7 @@ pub enum ColumnType {
     U64,
     /// A signed integer of eight bytes. Money is stored in its smallest unit.
     I64,
-    /// A byte string of this length.
+    /// A byte string, whose length in bytes is given.
     Bytes(u16),
 }
 
@@ -82,18 +82,18 @@ pub struct Column {
 pub struct Cells(pub u64);
 
 impl Cells {
-    /// The set of all columns.
+    /// The set of all columns of a table.
     pub const ALL: Cells = Cells(u64::MAX);
-    /// The empty set: only the existence of the record matters.
+    /// The empty set of columns. An access with the empty set depends only on the existence of the record.
     pub const NONE: Cells = Cells(0);
 
-    /// The set of one column.
+    /// Returns the set that contains only `column`.
     #[inline]
     pub fn one(column: ColumnId) -> Cells {
         Cells(1 << column.0)
     }
 
-    /// The set of these columns.
+    /// Returns the set that contains exactly these columns.
     pub fn of(columns: &[ColumnId]) -> Cells {
         Cells(columns.iter().fold(0, |bits, column| bits | (1 << column.0)))
     }
@@ -165,12 +165,12 @@ pub struct TableSchema {
     pub columns: Vec<Column>,
     /// The width of the primary key.
     pub key: KeyWidth,
-    /// The bits of the key word that decide the shard (the critical field of LOTUS). Zero means that the whole key
-    /// decides.
+    /// The bits of the key word that decide the shard (the critical field of LOTUS). Zero means that all bits of the
+    /// key word decide the shard.
     pub critical_bits: u64,
     /// The number of records for which the table is laid out. The table may grow beyond this number.
     pub expected_records: u64,
-    /// Whether rows lie outside their slots even if a slot has room for them.
+    /// Whether rows lie outside their hash slots even if a slot has room for a row: see [`TableSchema::apart`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub apart: bool,
     /// Whether the table's buckets have fingerprints of their keys: see [`TableSchema::fingerprinted`].
@@ -224,17 +224,18 @@ impl TableSchema {
         self
     }
 
-    /// Makes rows lie outside their slots, even if a slot of two lines had room for them. A bin is then one line
-    /// instead of four. A row is read in a separate round, together with the records that are locked.
+    /// Makes rows lie outside their hash slots, even if a slot of two lines had room for a row. A bin of slots is
+    /// then one line instead of four lines. A transaction then reads a row in a separate round, which also reads the
+    /// records that it locks.
     #[must_use]
     pub fn apart(mut self) -> TableSchema {
         self.apart = true;
         self
     }
 
-    /// Makes directory records hold a fingerprint of each key in their bucket. An insert then reads one line
-    /// instead of the whole bucket. Fingerprints are useful for tables that grow. Loading a record then takes one
-    /// more WRITE, of one byte.
+    /// Makes directory records hold a fingerprint of each key in their bucket. With fingerprints, an insert reads one
+    /// line instead of the whole bucket. Fingerprints are useful for tables that grow. With fingerprints, loading a
+    /// record takes one more WRITE of one byte.
     #[must_use]
     pub fn fingerprinted(mut self) -> TableSchema {
         self.fingerprinted = true;
@@ -260,7 +261,7 @@ impl TableSchema {
         Some(ColumnId(position as u8))
     }
 
-    /// The number of bytes of the full key in a slot. The number is 0 if the key is a word.
+    /// The number of bytes of the full key in a slot. Returns 0 if the primary key is one word.
     pub fn stored_key_bytes(&self) -> usize {
         match self.key {
             KeyWidth::Word => 0,
@@ -271,7 +272,7 @@ impl TableSchema {
     /// Checks that the table can be stored.
     ///
     /// # Errors
-    /// Names the field, the value, and the allowed values.
+    /// The error names the wrong field, its value, and the allowed values.
     pub fn validate(&self) -> Result<(), UsageError> {
         let refuse = |field: &str, value: String, allowed: String| {
             let field = format!("table {}: {field}", self.name);

@@ -43,7 +43,7 @@ impl Procedures {
     /// Registers a procedure.
     ///
     /// # Errors
-    /// If another procedure already has the name.
+    /// If another procedure already has the name of `procedure`.
     pub fn register(&mut self, procedure: Procedure) -> Result<ProcedureId, UsageError> {
         if self.by_name(procedure.name).is_some() {
             return Err(UsageError {
@@ -67,7 +67,7 @@ impl Procedures {
         &self.list[usize::from(id.0)]
     }
 
-    /// All procedures, in order of registration.
+    /// All procedures of the database, in order of registration.
     pub fn iter(&self) -> impl Iterator<Item = &Procedure> {
         self.list.iter()
     }

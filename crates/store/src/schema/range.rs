@@ -1,9 +1,10 @@
 //! Keys, prefixes of keys, and ranges of an ordered index, as callers pass them.
 //!
-//! Invariant: a key is built from its parts, each stored in bytes that compare like the part. A key that is shorter
-//! than the index's keys is a prefix, and means every key that begins with it. An impossible key (a part with
-//! another width than the index's part, a text that does not fit) is kept, and the next fetch reports it. A key
-//! stores the ends of its parts, and an index stores the ends that it allows (`KeyParts`).
+//! Invariant: a key is built from its parts, and each part is stored in bytes that compare like the part's values. A
+//! key that is shorter than the index's keys is a prefix, and matches every key that begins with the prefix. A key is
+//! impossible if one of its parts has another width than the index's part, or if a text does not fit. An [`IndexKey`]
+//! may store an impossible key, and the next fetch reports an error. A key stores the positions at which its parts
+//! end. An index stores the positions at which parts of its keys may end (`KeyParts`).
 
 use crate::schema::{INDEX_KEY_BYTES_MAX, Key};
 
@@ -20,16 +21,16 @@ pub struct IndexKey {
     parts: KeyParts,
 }
 
-/// The ends of the parts of a key, and the kinds of these parts. Bit `n − 1` belongs to a part whose last byte is
-/// byte `n`.
+/// The positions at which the parts of a key end, and the kinds of the parts. In each word, bit `n − 1` describes a
+/// part whose last byte is byte `n` of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct KeyParts {
-    /// The ends of all parts.
+    /// One bit for the end of each part of the key.
     pub ends: u64,
-    /// The ends of signed parts.
+    /// One bit for the end of each signed part of the key.
     pub signed: u64,
-    /// For a key: the ends of texts that were padded. For an index: every byte of its texts, because a key may
-    /// build a text from several parts.
+    /// For a key: one bit for the end of each text part that was padded. For an index: one bit for every byte of its
+    /// text parts, because a key may build one text from several parts.
     pub text: u64,
 }
 
@@ -37,8 +38,8 @@ const _: () = assert!(INDEX_KEY_BYTES_MAX <= u64::BITS as usize);
 
 impl KeyParts {
     /// Whether a key of `len` bytes with these parts can begin keys of an index with the parts `index`. Three rules
-    /// decide this. No part may cross the end of a part of the index. A number must be a whole part of the index.
-    /// Only a whole text may be padded.
+    /// decide whether a key can begin keys of an index. No part may cross the end of a part of the index. A number
+    /// must be a whole part of the index. Only a whole text may be padded.
     #[inline]
     fn begin(self, index: KeyParts, len: usize) -> bool {
         let within = u64::MAX.unbounded_shr(u64::BITS - len as u32);
@@ -76,7 +77,7 @@ impl IndexKey {
         self
     }
 
-    /// The bit of the key's last byte.
+    /// Returns the bit that describes the key's last byte in [`KeyParts`].
     #[inline]
     fn last(&self) -> u64 {
         1u64.unbounded_shl(u32::from(self.len).wrapping_sub(1))
@@ -155,13 +156,13 @@ impl IndexKey {
         format!("parts of {} bytes", ends.map(part).collect::<Vec<_>>().join(" + "))
     }
 
-    /// The key padded with zeros, which is the lowest key that begins with it.
+    /// The key padded with zeros, which is the lowest possible key that begins with this prefix.
     #[inline]
     pub fn least(&self) -> [u8; INDEX_KEY_BYTES_MAX] {
         self.bytes
     }
 
-    /// The key padded with ones, which is not below any key that begins with it.
+    /// The key padded with ones, so that no key that begins with this prefix is greater.
     #[inline]
     pub fn greatest(&self) -> [u8; INDEX_KEY_BYTES_MAX] {
         let mut bytes = self.bytes;
@@ -177,14 +178,14 @@ pub struct Scan {
     pub from: IndexKey,
     /// The scan ends at this key. Every key that begins with this key is included.
     pub to: IndexKey,
-    /// The maximum number of entries. The limit is [`UNLIMITED`] unless the caller sets it.
+    /// The maximum number of entries that the scan returns. The limit is [`UNLIMITED`] unless the caller sets it.
     pub limit: u32,
     /// Whether the scan goes from the end of the range towards its beginning.
     pub backward: bool,
 }
 
 impl Scan {
-    /// All entries between the two keys, in order. The first and the last key are included, and the number of
+    /// All entries between the two keys, in order. The scan includes the keys `from` and `to`, and its number of
     /// entries is not limited. The scan reads the entries in pages of a few leaves.
     #[inline]
     pub fn range(from: IndexKey, to: IndexKey) -> Scan {
@@ -197,7 +198,7 @@ impl Scan {
         Scan::range(key, key)
     }
 
-    /// Limits the scan to its first `entries` entries. The entries behind them are not read.
+    /// Limits the scan to its first `entries` entries. The scan does not read later entries.
     #[inline]
     #[must_use]
     pub fn limit(mut self, entries: u32) -> Scan {
@@ -214,12 +215,12 @@ impl Scan {
     }
 }
 
-/// The name of a scan or look-up of the current transaction.
+/// Names a scan or a look-up of the current transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanHandle(pub u32);
 
 impl ScanHandle {
-    /// The bit that marks the handle of a look-up.
+    /// The bit that is set in the handle of a look-up and not in the handle of a scan.
     const SEEK: u32 = 1 << 31;
 
     /// The handle of look-up number `at`.

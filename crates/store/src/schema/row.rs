@@ -30,7 +30,7 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn u64(&self, column: ColumnId) -> u64 {
         let Column { column_type, offset_bytes, .. } = self.schema.columns[usize::from(column.0)];
-        // Most columns have 8 bytes, so their width need not be computed.
+        // Most columns have 8 bytes, so a column of 8 bytes is read without computing its width.
         if matches!(column_type, ColumnType::U64 | ColumnType::I64)
             && let Some(word) = self.payload[offset_bytes..].first_chunk()
         {
@@ -41,7 +41,8 @@ impl<'a> Row<'a> {
 
     #[inline(never)]
     fn narrow(&self, column: ColumnId) -> u64 {
-        // The usual widths are matched one by one, because a copy of unknown length would be a function call.
+        // The usual column widths are matched one by one, because the compiler turns a copy of unknown length into a
+        // function call.
         match *self.bytes(column) {
             [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
@@ -83,7 +84,7 @@ pub trait Value {
 
 impl Value for u64 {
     /// # Panics
-    /// If the value does not fit the column.
+    /// If the value does not fit into the column's width.
     #[inline]
     fn store(&self, column: &mut [u8]) {
         let bytes = self.to_le_bytes();
@@ -94,7 +95,8 @@ impl Value for u64 {
         }
         assert!(len < 8, "an integer needs a column of at most 8 bytes");
         assert!(self >> (len * 8) == 0, "{self} does not fit {len} bytes");
-        // The usual widths are matched one by one, because a copy of unknown length would be a function call.
+        // The usual column widths are matched one by one, because the compiler turns a copy of unknown length into a
+        // function call.
         let [first, second, third, fourth, ..] = bytes;
         match column {
             [a] => *a = first,
@@ -111,7 +113,8 @@ impl Value for i64 {
     /// If the column does not have 8 bytes.
     #[inline]
     fn store(&self, column: &mut [u8]) {
-        // The value is stored as a word, because a copy of a slice would be a function call.
+        // The value is stored as one 64-bit word, because the compiler turns the copy of a slice into a function
+        // call.
         *<&mut [u8; 8]>::try_from(column).expect("a column of 8 bytes") = self.to_le_bytes();
     }
 }

@@ -1,9 +1,8 @@
-//! A change of the configuration that is called off, beside transactions: under every protocol, and
-//! with every source of timestamps that the protocol can use.
+//! Tests a change of the configuration that is called off while transactions run. The tests use every protocol, and
+//! every source of timestamps that the protocol can use.
 //!
-//! Invariant checked: acknowledged changes are there, and no reader sees half of a transaction. A
-//! change of the configuration that does not take place leaves the configuration as it was, number
-//! included.
+//! Invariant checked: acknowledged changes are present, and no reader sees only a part of a transaction. If a change
+//! of the configuration does not take place, the configuration and its number stay the same.
 
 use std::cell::Cell;
 use std::pin::{Pin, pin};
@@ -26,7 +25,7 @@ use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 const T: TableId = TableId(0);
 const A: ColumnId = ColumnId(0);
 
-/// Two compute nodes with a thread each, both on the thread of the test.
+/// Two compute nodes with one thread each. Both nodes run on the thread of the test.
 struct Stage {
     cluster: Cluster,
     nodes: Vec<Rc<Context>>,
@@ -89,7 +88,8 @@ impl Stage {
         }
     }
 
-    /// Node 1 announces a change, and its future is dropped because node 0 is busy.
+    /// Node 1 announces a change of the configuration. Then the test drops the future of this change, because node 0
+    /// is busy.
     fn drop_a_change(&self) {
         let configurations = &self.cluster.database().configurations;
         let before = configurations.open();
@@ -105,8 +105,8 @@ impl Stage {
     }
 }
 
-/// Runs `test` under every protocol, with the counter, and also with the pool's timestamps if the
-/// protocol takes timestamps.
+/// Runs `test` under every protocol with the process's counter of timestamps. If the protocol takes timestamps, the
+/// function also runs `test` with the timestamps of the memory pool.
 fn each(test: impl Fn(&Stage, &str)) {
     for info in ALL {
         for pool in [false, true] {
@@ -205,14 +205,14 @@ fn readers_beside_a_dropped_change_see_whole_transactions() {
             assert!(stage.poll(reader.as_mut()).is_none());
         }
         at.set(2);
-        // The writer ends beside the reader, or after it: a reader may hold locks.
+        // The writer ends while the reader runs, or after the reader, because the reader may hold locks.
         let mut written = None;
         for _ in 0..1_000 {
             written = written.or_else(|| stage.poll(first.as_mut()));
         }
         seen.set(2);
         let mut read = None;
-        // Side by side: either may have to wait for a step of the other.
+        // Both transactions advance in turn, because each may have to wait for a step of the other.
         while read.is_none() || written.is_none() {
             written = written.or_else(|| stage.poll(first.as_mut()));
             read = read.or_else(|| stage.poll(reader.as_mut()));

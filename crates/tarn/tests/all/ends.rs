@@ -1,11 +1,10 @@
-//! How transactions end, as every session and every body is told: unknown outcomes, futures and
-//! sessions that are dropped, own aborts.
+//! Tests how transactions end, and the answers that sessions and bodies get: unknown outcomes, dropped futures,
+//! dropped sessions, and bodies that abort.
 //!
-//! Invariants checked, under every protocol that promises them. Every session that asks how a
-//! transaction ended, in any order, gets the answer that agrees with the records. A session that is
-//! dropped at any poll leaves nothing that others would have to wait for. An own abort is reported
-//! only if the records that it rests on were there at one moment. The protocols that are left out
-//! are printed.
+//! Invariants checked, under every protocol that guarantees them. Every session that asks how a transaction ended, in
+//! any order, gets the answer that agrees with the records. If a session is dropped at any poll, it leaves nothing
+//! for which other sessions would have to wait. A body's own abort is reported only if the records on which it
+//! depends existed together at one moment. The tests print the protocols that they leave out.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads")]
 
@@ -20,14 +19,14 @@ use tarn_engine::requests::serve::share_out;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 
 row! {
-    /// A row with one number.
+    /// A row that contains one number.
     #[derive(Clone, PartialEq, Debug)]
     struct Row in "rows" by u64 {
         v: u64,
     }
 }
 
-/// Names of the protocols that promise something; prints the others.
+/// Returns the names of the protocols that give a guarantee. Prints the names of the other protocols.
 fn those(what: &str, promise: impl Fn(&ProtocolCaps) -> bool) -> Vec<&'static str> {
     let (those, others): (Vec<&ProtocolInfo>, Vec<&ProtocolInfo>) =
         ALL.iter().partition(|info| promise(&info.caps));
@@ -57,7 +56,7 @@ fn find(session: &mut Session, rows: Table<Row>, key: u64) -> Result<Option<u64>
     Ok(session.run(async |tx| rows.find(tx, key).await)?.map(|row| row.v))
 }
 
-/// The session that asks how a transaction ended.
+/// The kind of session that asks how a transaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asker {
     Itself,
@@ -79,7 +78,7 @@ fn orders() -> Vec<[Asker; 4]> {
     orders
 }
 
-/// A few sessions of one database, each for one kind of asker.
+/// A few sessions of one database: one session for each kind of asker.
 struct Sessions {
     tarn: Tarn,
     rows: Table<Row>,
@@ -99,7 +98,7 @@ impl Sessions {
         Sessions { tarn, rows, own, sibling, other }
     }
 
-    /// Returns the answer that an asker gets, and then the record's value, if it can be read.
+    /// Asks how a transaction ended. Returns the answer and then the record's value, if the record can be read.
     fn ask(&mut self, asker: Asker, id: TxnId, key: u64) -> (Resolution, Option<u64>) {
         let rows = self.rows;
         let ask = |session: &mut Session| {
@@ -124,8 +123,8 @@ impl Sessions {
     }
 }
 
-/// Makes a transaction and, if it ended in doubt, lets the askers ask. Returns the answer, or
-/// `None` if it did not end in doubt.
+/// Makes a transaction. If the transaction ended in doubt, the askers ask how it ended. Returns the
+/// answer of the askers, or `None` if the transaction did not end in doubt.
 fn ask_in_order(
     protocol: &str,
     key: u64,
@@ -155,7 +154,7 @@ fn ask_in_order(
             "{protocol}, key {key}, {order:?}: {asker:?} was told {told:?} and found {found:?}"
         );
     }
-    // Its log area is used by others, and its session is gone.
+    // Other sessions use the log area of the transaction, and its session no longer exists.
     for v in 0..3 {
         let _ = put(&mut sessions.own, rows, 100, v);
     }
@@ -197,7 +196,7 @@ fn a_transaction_that_was_never_in_doubt_has_no_answer() {
     assert!(error.to_string().contains("resolve = txn 0.1/5/77; allowed: "), "{error}");
 }
 
-/// The operation of the transaction that is dropped.
+/// The operation that the dropped transaction makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Update,
@@ -211,11 +210,11 @@ const KINDS: [Kind; 4] = [Kind::Update, Kind::Insert, Kind::Delete, Kind::Read];
 /// How the session of the dropped transaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Gone {
-    /// Dropped, on this thread.
+    /// The session was dropped on this thread.
     Here,
-    /// Dropped, on a thread that has ended.
+    /// The session was dropped on a thread that has ended.
     WithItsThread,
-    /// The session still exists, and does nothing.
+    /// The session still exists, and runs nothing.
     Resting,
 }
 
@@ -236,7 +235,7 @@ async fn change(session: &mut Session, rows: Table<Row>, kind: Kind) -> Result<(
         .await
 }
 
-/// Polls a future `polls` times; returns whether it has ended.
+/// Polls a future `polls` times. Returns whether the future has ended.
 fn poll_some(future: impl Future<Output = Result<(), Error>>, polls: usize) -> bool {
     let mut future = pin!(future);
     let mut waiting = Waiting::from_waker(Waker::noop());
@@ -249,7 +248,7 @@ fn poll_some(future: impl Future<Output = Result<(), Error>>, polls: usize) -> b
     })
 }
 
-/// Reads records 1 and 2 and the inserted ones; asserts that the values in each pair are equal.
+/// Reads records 1 and 2 and the two inserted records. Asserts that the values in each of these two pairs are equal.
 fn look(session: &mut Session, rows: Table<Row>) -> [Option<u64>; 2] {
     let seen = session.run(async |tx| {
         let mut seen = [None; 4];
@@ -263,7 +262,8 @@ fn look(session: &mut Session, rows: Table<Row>) -> [Option<u64>; 2] {
     [one, three]
 }
 
-/// Uses a database after one of its transactions was dropped: sessions in turn, and two at once.
+/// Uses a database after one of its transactions was dropped: sessions run one after another, and then two in
+/// parallel.
 fn go_on(tarn: &Tarn, rows: Table<Row>, before: Option<[Option<u64>; 2]>) -> [Option<u64>; 2] {
     let mut seen = before;
     for turn in 0..3 {
@@ -278,7 +278,7 @@ fn go_on(tarn: &Tarn, rows: Table<Row>, before: Option<[Option<u64>; 2]>) -> [Op
     seen.expect("it was seen")
 }
 
-/// Drops a transaction after `polls` polls; returns whether it had ended.
+/// Drops a transaction after `polls` polls. Returns whether the transaction had ended before.
 fn drop_one(protocol: &str, (copies, kind, gone): (usize, Kind, Gone), polls: usize) -> bool {
     let (tarn, rows) = open(protocol, copies, Some(Nanos(2_000_000_000)));
     let mut first = tarn.session().expect("a session");
@@ -316,7 +316,7 @@ fn drop_one(protocol: &str, (copies, kind, gone): (usize, Kind, Gone), polls: us
     assert!(has_happened || !ended, "acknowledged and lost");
     drop(resting);
     assert_eq!(tarn.cluster().database().log_area_owners.in_doubt(), []);
-    // Every session number is free.
+    // Every session number is free, so the test can create 12 sessions.
     let sessions: Result<Vec<Session>, Error> = (0..12).map(|_| tarn.session()).collect();
     for session in &mut sessions.expect("as many as there may be") {
         put(session, rows, 22, 1).expect("nothing is in its way");
@@ -344,7 +344,7 @@ fn sessions_dropped_at_any_poll_block_no_other_session() {
     }
 }
 
-/// Keeps two records equal, in a thread, until it is told to stop.
+/// Writes equal values to two records in a thread until `stop` is set.
 fn keep_alike(tarn: &Tarn, rows: Table<Row>, stop: &AtomicBool) {
     let mut session = tarn.session().expect("a session");
     let mut v = 0;
@@ -360,7 +360,7 @@ fn keep_alike(tarn: &Tarn, rows: Table<Row>, stop: &AtomicBool) {
     }
 }
 
-/// How a body reports a difference between records that never differ.
+/// The way in which a body reports a difference between records that never differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Abort,
@@ -368,8 +368,8 @@ enum Way {
     Validated,
 }
 
-/// Runs bodies beside a writer that keeps two records equal. Returns how many reported a
-/// difference, and how many saw one.
+/// Runs bodies while a writer keeps two records equal. Returns two numbers: how many bodies reported a difference to
+/// their caller, and how many saw a difference.
 fn count_told(protocol: &str, way: Way, tries: u64) -> (u64, u64) {
     let (tarn, rows) = open(protocol, 1, None);
     let mut session = tarn.session().expect("a session");

@@ -1,8 +1,8 @@
-//! Sessions under executors of other crates: each operation ends although only its own waker has it
-//! polled again.
+//! Runs sessions under executors of other crates. Each operation ends, although the executor polls it again only
+//! after its own waker was called.
 //!
-//! Invariant: every test runs under every protocol. An executor of this file ends the test when it
-//! would wait for ever. A runtime of tokio has a time limit, since it cannot notice that.
+//! Invariant: every test runs under every protocol. An executor of this file ends the test if the executor would wait
+//! for ever. A runtime of tokio has a time limit instead, because it does not notice that nothing can wake it.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads")]
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tarn::{Builder, Error, Nanos, Retry, Session, Table, Tarn, row};
 use tarn_engine::protocol::ALL;
 
-/// Time limit of a runtime that does not notice that nothing will be woken.
+/// The time limit of a runtime that does not notice that nothing can wake it any more.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 row! {
@@ -48,8 +48,8 @@ impl Wake for Flag {
     }
 }
 
-/// An executor for one future: polls it when it was woken, and ends the test when nothing could
-/// wake it any more.
+/// An executor for one future. The executor polls the future when the future was woken, and ends the test when
+/// nothing could wake the future any more.
 fn run_woken<T>(name: &str, future: impl Future<Output = T>) -> T {
     let flag = Arc::new(Flag(AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&flag));
@@ -63,7 +63,7 @@ fn run_woken<T>(name: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Runs both futures in turn; polls each only when it was woken itself.
+/// Runs both futures in turn. Polls each future only when that future itself was woken.
 async fn join<A, B>(name: &str, one: impl Future<Output = A>, other: impl Future<Output = B>) {
     let flags = [true; 2].map(|woken| Arc::new(Flag(AtomicBool::new(woken))));
     let wakers = flags.each_ref().map(|flag| Waker::from(Arc::clone(flag)));
@@ -87,7 +87,8 @@ async fn join<A, B>(name: &str, one: impl Future<Output = A>, other: impl Future
     .await;
 }
 
-/// Runs `work` on a thread of its own, in tokio's current-thread runtime with room for tasks that stay on it.
+/// Runs `work` on a thread of its own, in tokio's current-thread runtime. The current-thread runtime can run tasks
+/// that stay on their thread.
 fn under_tokio<F: Future<Output = ()>>(name: &str, work: impl FnOnce() -> F + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -101,7 +102,8 @@ fn under_tokio<F: Future<Output = ()>>(name: &str, work: impl FnOnce() -> F + Se
     }
 }
 
-/// Adds 1 to a counter. Lets others run in the middle, with the record read and, under some protocols, locked.
+/// Adds 1 to a counter. In the middle of the transaction, other tasks run. By then the transaction has read the
+/// record, and under some protocols locked it.
 async fn add(session: &mut Session, counters: Table<Counter>, key: u64) -> Result<(), Error> {
     let work = async |tx: &mut tarn::Transaction<'_>| {
         let record = counters.update(tx, key);
@@ -115,7 +117,7 @@ async fn add(session: &mut Session, counters: Table<Counter>, key: u64) -> Resul
     session.transact(work).await
 }
 
-/// Runs every operation of a session, without other sessions.
+/// Runs every operation of a session while no other session runs.
 async fn every_operation(tarn: &Tarn) -> Result<(), Error> {
     let counters = tarn.table::<Counter>()?;
     let mut session = tarn.session()?;
@@ -136,7 +138,7 @@ async fn every_operation(tarn: &Tarn) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds `times` times on each of two sessions of one thread that meet at one record.
+/// Runs two sessions of one thread on the same record. Each session adds 1 to the record `times` times.
 async fn contended(name: &str, tarn: &Tarn, times: u64) -> Result<(), Error> {
     let counters = tarn.table::<Counter>()?;
     let mut one = tarn.session()?;
@@ -162,15 +164,15 @@ fn every_operation_ends_under_a_bare_executor() {
 
 #[test]
 fn two_conflicting_sessions_end_under_a_bare_executor() {
-    // Pauses between tries: none, the default ones, and such long ones that both sessions sleep at
-    // once.
+    // The pauses between tries are none, the default pauses, or pauses so long that both sessions sleep at the same
+    // time.
     let long = Retry { pause_first_ns: 50_000, pause_max_ns: 200_000, ..Retry::default() };
     let none = Retry { patient_tries: 0, ..long };
     for (protocol, retry) in
         protocols().flat_map(|it| [none, Retry::default(), long].map(|retry| (it, retry)))
     {
         let tarn = builder(protocol).retry(retry).open().expect("a database");
-        // Outside of its runtime, `yield_now` of tokio calls the waker at once.
+        // Outside of its runtime, tokio's `yield_now` calls the waker immediately.
         run_woken(protocol, contended(protocol, &tarn, 20)).expect(protocol);
     }
 }
@@ -194,8 +196,8 @@ fn tasks_of_one_thread_share_a_record_under_tokio() {
             let begun = first.transact(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await);
             begun.await.expect("put");
             let ended = Rc::new(Cell::new(0));
-            // One task has a sibling of the first session, on its thread. Two have sessions that
-            // are, to the database, threads of their own.
+            // One task has a sibling of the first session, on the same thread. For the database, each of the other
+            // two sessions has a thread of its own.
             let sessions = [first.sibling(), tarn.session(), tarn.session()];
             let tasks = sessions.map(|session| {
                 let (ended, mut session) = (Rc::clone(&ended), session.expect("a session"));
@@ -242,8 +244,8 @@ fn two_runtimes_share_a_record() {
     }
 }
 
-/// The types that may be sent to another thread, and those that may not ([`tarn::Session`] shows it
-/// in an example that does not compile).
+/// Tests which types may be sent to another thread, and which types may not. An example of [`tarn::Session`] that
+/// does not compile shows that it may not.
 #[test]
 fn databases_tables_and_errors_go_to_other_threads() {
     fn goes<T: Send + Sync>() {}

@@ -1,7 +1,7 @@
-//! Transactions that would be tried for ever: they end, and say why.
+//! Tests transactions that could be tried for ever. Such transactions must end, and return the reason.
 //!
-//! Invariant checked: a node that is no longer a member is told so; no transaction is blocked by
-//! its own lock.
+//! Invariant checked: a node that is no longer a member learns that it is not. No transaction is blocked by its own
+//! lock.
 
 use crate::common::each_that;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const T: TableId = TableId(0);
 const A: ColumnId = ColumnId(0);
-/// A deadline longer than all transactions here take.
+/// The deadline is longer than any transaction of these tests takes.
 const RETRY: Retry = Retry { deadline: Some(Nanos(20_000_000_000)), ..Retry::PATIENT };
 
 row! {
@@ -73,7 +73,7 @@ fn a_zombie_s_transaction_ends_with_its_reason() {
     }
 }
 
-/// If a shard never had an owner, no node grants its locks.
+/// Tests that transactions are refused if a shard never had an owner, because then no node grants the shard's locks.
 #[test]
 fn transactions_without_shared_out_shards_are_refused_with_the_reason() {
     for info in ALL {
@@ -105,9 +105,8 @@ fn transactions_without_shared_out_shards_are_refused_with_the_reason() {
     }
 }
 
-/// Inserts into buckets with chains. In the same transactions it looks in vain for other keys of
-/// these buckets: under snapshot isolation, a lookup without a lock meets the transaction's own
-/// lock on the bucket.
+/// Inserts into buckets with chains. The same transactions also look up other keys of these buckets, which do not
+/// exist. Under snapshot isolation, a lookup without a lock meets the transaction's own lock on the bucket.
 #[test]
 fn no_session_waits_for_a_lock_of_its_own() {
     for info in ALL {

@@ -1,6 +1,6 @@
-//! The tests of the library, in one program.
+//! The tests of the library, all in one test program.
 //!
-//! Invariant: no file depends on another or on running alone.
+//! Invariant: no test file depends on another file, or requires that it runs alone.
 
 mod common;
 mod configurations;

@@ -1,7 +1,7 @@
-//! The library: sessions, typed rows, errors that say the cause. Promises of all protocols are
-//! tested under each.
+//! Tests the library: sessions, typed rows, and errors that name their cause. Guarantees of all protocols are tested
+//! under each protocol.
 //!
-//! Invariant: each test has a database of its own, for each protocol.
+//! Invariant: each test creates a new database for each protocol.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads")]
 
@@ -12,7 +12,7 @@ use tarn::{
 use tarn_engine::protocol::ALL;
 
 row! {
-    /// A column of each type, under a key of bytes.
+    /// A row with one column of each type, under a key of bytes.
     #[derive(Clone, PartialEq, Debug)]
     struct Everything in "everything" by [u8; 20] {
         a: u8,
@@ -40,7 +40,7 @@ fn small() -> Builder {
     Tarn::embedded().table::<Everything>(10).table::<Counter>(10).spare_bytes(1 << 20)
 }
 
-/// Transactions that take longer never end.
+/// A transaction that takes longer than this deadline would never end.
 const RETRY: Retry = Retry { deadline: Some(Nanos(30_000_000_000)), ..Retry::PATIENT };
 
 /// Runs `test` on a small database of each protocol.
@@ -134,8 +134,8 @@ fn mistakes_are_explained() -> Result<(), Error> {
     Ok(())
 }
 
-/// Each argument of the builder, out of its range: the error names the builder's own method, and
-/// the allowed values.
+/// Gives each argument of the builder a value out of its range. The error must name the builder's own method, and the
+/// allowed values.
 #[test]
 fn the_builder_s_errors_name_its_own_methods() {
     let of = |records: u64| Tarn::embedded().table::<Counter>(records);
@@ -162,7 +162,7 @@ fn the_builder_s_errors_name_its_own_methods() {
         assert!(error.starts_with(start) && error.contains("; allowed: "), "{start}: {error}");
     }
     for info in tarn_engine::protocol::ALL {
-        // From no session to more than the numbers that owner tags can have.
+        // The numbers range from no session to more sessions than owner tags have numbers.
         for count in [0, 1 << 20, u32::MAX] {
             let named = small().protocol(info.name, "corrected").sessions_max(count).open();
             let error = named.err().expect("too many, or none").to_string();
@@ -171,8 +171,8 @@ fn the_builder_s_errors_name_its_own_methods() {
     }
 }
 
-/// A life has 64 thread numbers, which are used again. The first node grants the locks, also after
-/// its sessions have ended.
+/// Tests more sessions than one compute node has thread numbers. An incarnation has 64 thread numbers, which are used
+/// again. The first node grants the locks, even after its sessions have ended.
 #[test]
 fn sessions_beyond_one_life_of_a_compute_node_lose_no_update() {
     each(|small| {
@@ -193,8 +193,8 @@ fn sessions_beyond_one_life_of_a_compute_node_lose_no_update() {
     });
 }
 
-/// Sessions of several lives that rest, each after a transaction of its own: no other session needs
-/// them awake.
+/// Tests idle sessions of several incarnations, each of which has run one transaction. No other session needs an idle
+/// session to be awake.
 #[test]
 fn idle_sessions_block_no_other_session() {
     each(|small| {
@@ -290,7 +290,7 @@ fn readers_see_all_records_as_of_one_moment() {
     });
 }
 
-/// Only under protocols whose dropped transactions leave nothing locked.
+/// Tests only protocols under which a dropped transaction leaves no lock.
 #[test]
 fn a_transaction_dropped_half_way_blocks_no_other_one() -> Result<(), Error> {
     for info in
@@ -298,7 +298,7 @@ fn a_transaction_dropped_half_way_blocks_no_other_one() -> Result<(), Error> {
     {
         let tarn = small().protocol(info.name, "corrected").retry(RETRY).open()?;
         let counters = tarn.table::<Counter>()?;
-        // The sessions span more than one life: the first life's node grants the locks.
+        // The sessions belong to more than one incarnation. The node of the first incarnation grants the locks.
         let mut sessions = (0..70).map(|_| tarn.session()).collect::<Result<Vec<_>, _>>()?;
         sessions[0].run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
         for at in [0, 69] {
@@ -377,7 +377,7 @@ fn a_table_of_another_database_is_refused() -> Result<(), Error> {
     }
     let refused = tarn::block_on(session.multi_get(table, &[7])).err().expect("likewise");
     assert!(refused.to_string().contains("counters of another database"), "{refused}");
-    let own = other.clone().table::<Counter>()?; // a clone is the same database
+    let own = other.clone().table::<Counter>()?; // a clone of the value is the same database
     let stored = session.run(async |tx| Ok((own.find(tx, 7).await?, own.find(tx, 8).await?)))?;
     assert_eq!((stored.0.map(|row| row.seen), stored.1.is_none()), (Some(7), true));
     Ok(())
@@ -410,7 +410,7 @@ fn writes_of_one_record_come_one_after_the_other() -> Result<(), Error> {
     Ok(())
 }
 
-/// The limits of a transaction are set by the builder, and an error about a reached limit names it.
+/// Tests that the builder sets the limits of a transaction, and that an error about an exceeded limit names it.
 #[test]
 fn a_transaction_that_is_too_large_names_the_option() -> Result<(), Error> {
     let open = || small().spare_bytes(16 << 20).log_bytes(1024);
@@ -433,8 +433,7 @@ fn a_transaction_that_is_too_large_names_the_option() -> Result<(), Error> {
     Ok(())
 }
 
-/// The README states the limits of the code: each number beside its unit, in
-/// whatever sentence.
+/// Tests that the README states the limits of the code. Each limit must be in the README as a number with its unit.
 #[test]
 fn the_readme_states_the_limits_of_the_code() {
     use tarn_fabric::address::{GROUP_BYTES_MAX, GROUPS_MAX};

@@ -1,7 +1,7 @@
-//! The library's memory: sessions come and go, rows come and go, and the database does not get
-//! fuller.
+//! Tests the library's memory use: sessions start and end, rows are inserted and deleted, and the database's free
+//! memory does not shrink.
 //!
-//! Invariant: each test has a database of its own.
+//! Invariant: each test creates a database of its own.
 
 use tarn::{Error, Failure, Session, Tarn, row};
 use tarn_engine::cluster::info::ProtocolInfo;
@@ -26,10 +26,10 @@ const fn large(value: u64) -> Large {
     Large { value, rest: [1; 2000] }
 }
 
-/// The number of rows that each table is made for.
+/// The number of rows for which each table is laid out.
 const ROWS: u64 = 100;
 
-/// A database of few rows with little room beyond.
+/// Opens a database for few rows, with little memory beyond these rows.
 fn open(info: &ProtocolInfo) -> Result<Tarn, Error> {
     let builder = Tarn::embedded().table::<Small>(ROWS).table::<Large>(ROWS).spare_bytes(1 << 20);
     builder.protocol(info.name, "corrected").open()
@@ -48,7 +48,7 @@ fn chunks_taken(session: &Session) -> usize {
     (0..catalog.chunks()).filter(|&chunk| taken(chunk)).count()
 }
 
-/// Inserts a row of each table and deletes it, under new keys.
+/// Inserts a row into each table and deletes it, under new keys.
 fn come_and_go(tarn: &Tarn, key: u64) -> Result<(), Error> {
     let (small, large_rows) = (tarn.table::<Small>()?, tarn.table::<Large>()?);
     let mut session = tarn.session()?;
@@ -88,7 +88,8 @@ fn a_million_sessions_with_a_row_each_take_no_memory() -> Result<(), Error> {
     sessions(1_000_000)
 }
 
-/// 70 sessions at once, of two compute nodes. Each takes a row with it and another deletes it.
+/// Tests 70 sessions at the same time, of two compute nodes. Some sessions insert rows, and other sessions delete
+/// these rows.
 #[test]
 fn sessions_of_several_compute_nodes_share_freed_memory() -> Result<(), Error> {
     for info in ALL {
@@ -115,7 +116,7 @@ fn sessions_of_several_compute_nodes_share_freed_memory() -> Result<(), Error> {
     Ok(())
 }
 
-/// Inserts rows until there is no memory; returns how many fit.
+/// Inserts rows until the memory is full. Returns the number of rows that fit.
 fn fill_up(tarn: &Tarn, from: u64) -> Result<u64, Error> {
     let rows = tarn.table::<Large>()?;
     let mut session = tarn.session()?;
@@ -129,10 +130,11 @@ fn fill_up(tarn: &Tarn, from: u64) -> Result<u64, Error> {
     unreachable!("there is not memory for all keys")
 }
 
-/// The same keys need more memory only for buckets that were split meanwhile. Other keys need
-/// blocks of chains where there were none, and emptied blocks stay with their buckets: at most a
-/// tenth of all where rows lie apart. Where rows lie in the blocks, it may be most of the memory;
-/// the rows that the table was made for have room all the same.
+/// Tests that a database that was filled and emptied has memory for as many rows. The same keys need more memory only
+/// for buckets that were split meanwhile. Other keys need blocks in chains that did not exist before. Emptied blocks
+/// stay with their buckets. Where rows lie apart from their slots, these blocks take at most a tenth of the memory.
+/// Where rows lie in the blocks, these blocks may take most of the memory. Even then, the rows for which the table
+/// was laid out must fit.
 #[test]
 fn a_full_database_that_is_emptied_has_room_for_as_many_rows() -> Result<(), Error> {
     for info in ALL {

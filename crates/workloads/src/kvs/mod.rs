@@ -1,10 +1,12 @@
-//! KVS: one table of 8-byte keys and 40-byte values, one record a transaction.
+//! KVS: one table with 8-byte keys and 40-byte values. Each transaction uses one record.
 //!
 //! The micro-benchmark of LOTUS (the paper's evaluation of disaggregated locks on disaggregated
-//! memory): UpdateOne and ReadOne over 20 M records, uniform or Zipf .99, at any ratio.
+//! memory): the transactions UpdateOne and ReadOne on 20 M records. Keys are uniform or Zipf .99, and
+//! the two transactions may have any ratio.
 //!
-//! Invariant checked: a record's version is one more than its committed updates. Its value carries
-//! their count, and every byte of the value agrees with the count.
+//! Invariant checked: a record's version is one more than the number of its committed updates. The
+//! record's value contains this number of updates, and every byte of the value agrees with the
+//! number.
 
 mod read_one;
 mod update_one;
@@ -25,7 +27,7 @@ const TABLE: TableId = TableId(0);
 const VALUE: ColumnId = ColumnId(0);
 const VALUE_BYTES: usize = 40;
 
-/// The chosen variant.
+/// The benchmark KVS with the user's choices.
 pub struct Kvs {
     keys: Keys,
     zipf: f64,
@@ -34,10 +36,11 @@ pub struct Kvs {
 }
 
 impl Kvs {
-    /// Makes `update_percent` of the transactions updates, in place of the profile's share.
+    /// Sets the share of updates among transactions to `update_percent`. This share replaces the
+    /// profile's share.
     ///
     /// # Errors
-    /// More than 100 percent.
+    /// The share is more than 100 percent.
     pub fn updating(self, update_percent: u32) -> Result<Kvs, UsageError> {
         if update_percent > 100 {
             let (value, allowed) = (update_percent.to_string(), "0 to 100, in percent".to_owned());
@@ -72,30 +75,31 @@ const fn variant(
     Variant { profile: Profile { name, note }, records, zipf, update_percent }
 }
 
-/// One transaction.
+/// The input of one transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// Read one record.
+    /// Reads the record with this key.
     ReadOne(u64),
-    /// Change one record.
+    /// Updates the record with this key.
     UpdateOne(u64),
 }
 
-/// The sum of committed transactions.
+/// The counts of a coordinator's committed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Updates.
+    /// The number of updates.
     pub updates: u64,
-    /// Values whose bytes did not agree.
+    /// The number of values that were read and whose bytes did not agree.
     pub torn: u64,
-    /// Updates that may have committed uncounted.
+    /// The number of updates that may have committed without being counted.
     pub untold: Slack,
     /// The number of uncounted updates that may have been undone. After such an update the version
     /// has advanced, and the value has not.
     pub undone: u64,
 }
 
-/// Returns the value of a record after `updates` updates: its count, then bytes that agree with it.
+/// Returns the value of a record after `updates` updates. The value begins with this number, and its
+/// other bytes agree with the number.
 fn value(updates: u64) -> [u8; VALUE_BYTES] {
     let mut value = [0; VALUE_BYTES];
     for (index, word) in value.chunks_exact_mut(8).enumerate() {
@@ -104,7 +108,8 @@ fn value(updates: u64) -> [u8; VALUE_BYTES] {
     value
 }
 
-/// Returns how many updates a value counts; `None` if its bytes do not agree: a torn read.
+/// Returns the number of updates that a value contains. Returns `None` if the value's bytes do not
+/// agree, because then the read was torn.
 fn updates_told(bytes: &[u8]) -> Option<u64> {
     let (words, _) = bytes.as_chunks::<8>();
     let first = u64::from_le_bytes(words[0]);

@@ -1,4 +1,4 @@
-//! ReadOne: reads one record's value.
+//! The transaction ReadOne: reads one record's value.
 
 use super::{TABLE, Tally, VALUE, updates_told};
 use tarn_engine::session::coordinator::Coordinator;

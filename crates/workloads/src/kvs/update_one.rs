@@ -1,4 +1,4 @@
-//! UpdateOne: advances one record's value by one update.
+//! The transaction UpdateOne: increments the number of updates in one record's value.
 
 use super::{TABLE, Tally, VALUE, updates_told, value};
 use tarn_engine::session::coordinator::Coordinator;

@@ -1,6 +1,7 @@
-//! Amalgamate: all of one customer's money goes to another's checking account.
+//! The transaction Amalgamate: moves all money of one customer to the checking account of another
+//! customer.
 //!
-//! Invariant: money is moved, not changed.
+//! Invariant: the transaction moves money and does not change the total amount.
 
 use super::{BALANCE, CHECKING, SAVINGS, balance_of};
 use tarn_engine::session::coordinator::Coordinator;

@@ -1,6 +1,6 @@
-//! Balance: a customer's savings and checking balance together.
+//! The transaction Balance: reads the sum of a customer's savings and checking balances.
 //!
-//! Invariant: read-only; both reads in one fetch.
+//! Invariant: the transaction is read-only and reads both balances in one fetch.
 
 use super::{CHECKING, SAVINGS, balance_of};
 use tarn_engine::session::coordinator::Coordinator;

@@ -1,4 +1,4 @@
-//! DepositChecking: pays an amount into a checking account.
+//! The transaction DepositChecking: pays an amount into a checking account.
 //!
 //! Invariant: the tally and the balance grow by the same amount.
 

@@ -1,18 +1,19 @@
 //! SmallBank: a bank of customers with a savings and a checking account each.
 //!
 //! Alomari, Cahill, Fekete, Röhm, "The cost of serializability on platforms that use snapshot
-//! isolation", ICDE 2008. This is the version of H-Store and BenchBase, which adds SendPayment and
-//! fixes amounts and the mix (Difallah, Pavlo, Curino, Cudré-Mauroux, "OLTP-Bench: an extensible
-//! testbed for benchmarking relational databases", VLDB 2013).
+//! isolation", ICDE 2008. We implement the version of H-Store and BenchBase. This version adds
+//! SendPayment, and defines the amounts and the mix (Difallah, Pavlo, Curino, Cudré-Mauroux,
+//! "OLTP-Bench: an extensible testbed for benchmarking relational databases", VLDB 2013).
 //!
-//! Where we differ, in every profile. The table that leads from a customer's name to an id is not
-//! stored, because names are the ids in decimal and the look-up is computed. Balances are whole
-//! cents. BenchBase's code differs from the paper's text: TransactSavings subtracts its amount,
-//! Amalgamate empties the wrong accounts, an overdrawn check costs 1.00 less, not more. There we
-//! follow the text; the profile `withdraw` has the subtraction.
+//! All profiles differ from the definition in the following points. No table maps a customer's name
+//! to an id, because a name is the id in decimal and is computed. Balances are whole cents.
+//! BenchBase's code differs from the paper's text in three points. TransactSavings subtracts its
+//! amount, Amalgamate empties the wrong accounts, and an overdrawn check costs 1.00 less, not more.
+//! In these three points we follow the paper's text. Only the profile `withdraw` subtracts the amount
+//! in TransactSavings.
 //!
-//! Invariant checked: no money is made or lost. The balances add up to the loaded amount, plus
-//! deposits and savings transactions, less checks and penalties; no account appears or disappears.
+//! Invariant checked: no money is created or lost. The balances add up to the loaded amount, plus
+//! deposits and savings transactions, minus checks and penalties. No account appears or disappears.
 
 mod amalgamate;
 mod balance;
@@ -47,51 +48,53 @@ const SAVINGS_CENTS: i64 = 2020;
 const CHECK_CENTS: i64 = 500;
 const PENALTY_CENTS: i64 = 100;
 
-/// The chosen variant.
+/// The benchmark SmallBank with the user's choices.
 pub struct SmallBank {
     accounts: Keys,
     zipf: f64,
-    /// Percent of draws that go to the first `hot_accounts` accounts.
+    /// The percentage of draws that choose one of the first `hot_accounts` accounts.
     hot_percent: u64,
     hot_accounts: u64,
     variant: &'static Variant,
 }
 
-/// One transaction.
+/// The input of one transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// Moves all of the first customer's money to the second's checking account.
+    /// Moves all of the first customer's money to the second customer's checking account.
     Amalgamate(u64, u64),
     /// Reads both balances of a customer.
     Balance(u64),
-    /// Pays in.
+    /// Pays an amount into a customer's checking account.
     DepositChecking(u64),
-    /// Moves an amount from the first customer's checking account to the second's.
+    /// Moves an amount from the first customer's checking account to the second customer's checking
+    /// account.
     SendPayment(u64, u64),
-    /// Pays into savings, or withdraws.
+    /// Pays an amount into a customer's savings account, or withdraws it.
     TransactSavings(u64),
-    /// Cashes a check against the customer's whole balance.
+    /// Cashes a check against the sum of the customer's two balances.
     WriteCheck(u64),
 }
 
-/// The sum of committed transactions.
+/// The sums over a coordinator's committed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Amount paid in, in cents.
+    /// The amount paid into checking accounts, in cents.
     pub deposited: i64,
-    /// Amount paid into savings, in cents; negative if withdrawn.
+    /// The amount paid into savings accounts, in cents. The amount is negative if money was
+    /// withdrawn.
     pub saved: i64,
-    /// Amount paid by check, in cents.
+    /// The amount paid by checks, in cents.
     pub checks: i64,
-    /// Penalties for overdrawn checks, in cents.
+    /// The sum of the penalties for overdrawn checks, in cents.
     pub penalties: i64,
-    /// Withdrawals and payments that were rolled back because the balance was too low.
+    /// The number of withdrawals and payments that were rolled back because the balance was too low.
     pub refused: u64,
-    /// Cents that uncounted transactions may have brought or taken.
+    /// The change of the total balance, in cents, that uncounted transactions may have made.
     pub untold: Slack,
 }
 
-/// Returns the initial balance of an account of a table: 10,000.00 to 50,000.00.
+/// Returns the initial balance of an account of a table, which is 10,000.00 to 50,000.00.
 fn initial_cents(table: TableId, account: u64) -> i64 {
     let word = mix(account ^ mix(u64::from(table.0) + 0x5ba));
     1_000_000 + Dice::from_word(word).roll(4_000_001) as i64
@@ -155,14 +158,14 @@ impl Workload for SmallBank {
             let (field, allowed) = ("records".into(), "2 or more accounts".into());
             return Err(UsageError { field, value: count.to_string(), allowed });
         }
-        // A skew that the user asks for replaces the profile's hotspot.
+        // If the user requests a skew, this skew replaces the profile's hotspot.
         let hot = if settings.zipf.is_some() { Hot::None } else { variant.hot };
         let (hot_percent, hot_accounts) = match hot {
             Hot::None => (0, 0),
             Hot::Accounts { percent, accounts } => (percent, accounts),
             Hot::Share { percent, of_accounts } => (percent, count * of_accounts / 100),
         };
-        // At least two accounts are hot: a payment between hot ones needs them.
+        // At least two accounts are hot, because a payment between hot accounts needs two of them.
         let hot_accounts = hot_accounts.clamp(2, count);
         Ok(SmallBank { accounts, zipf, hot_percent, hot_accounts, variant })
     }

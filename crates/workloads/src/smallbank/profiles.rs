@@ -1,6 +1,6 @@
-//! SmallBank's profiles: the benchmark's own, and those of papers.
+//! SmallBank's profiles: the benchmark's own profile, and the profiles of papers.
 //!
-//! Invariant: every deviation from the benchmark's own definition is in the profile's note.
+//! Invariant: the note of each profile names every deviation from the benchmark's own definition.
 
 use super::SAVINGS_CENTS;
 use crate::distribution::Mix;
@@ -16,17 +16,18 @@ pub(super) struct Variant {
     pub(super) savings_cents: i64,
 }
 
-/// Accounts that are drawn more often than others.
+/// The accounts that transactions use more often than other accounts.
 #[derive(Clone, Copy)]
 pub(super) enum Hot {
     None,
-    /// `percent` of the draws go to this number of accounts.
+    /// `percent` of the draws choose one of the first `accounts` accounts.
     Accounts { percent: u64, accounts: u64 },
-    /// `percent` of the draws go to this percentage of the accounts.
+    /// `percent` of the draws choose one of the first `of_accounts` percent of the accounts.
     Share { percent: u64, of_accounts: u64 },
 }
 
-/// Amalgamate, Balance, DepositChecking, SendPayment, TransactSavings, WriteCheck.
+/// The shares in percent of Amalgamate, Balance, DepositChecking, SendPayment, TransactSavings and
+/// WriteCheck.
 const SPEC: &Mix = &Mix::new(&[15, 15, 15, 25, 15, 15]);
 const NO_BALANCE: &Mix = &Mix::new(&[20, 0, 20, 20, 25, 15]);
 

@@ -1,6 +1,7 @@
-//! SendPayment: moves an amount from one checking account to another.
+//! The transaction SendPayment: moves an amount from one checking account to another.
 //!
-//! Invariant: money is moved, not changed; an account with too little money is left alone.
+//! Invariant: the transaction moves money and does not change the total amount. The transaction does
+//! not change an account with too little money.
 
 use super::{BALANCE, CHECKING, SEND_CENTS, Tally, balance_of};
 use tarn_engine::session::coordinator::Coordinator;

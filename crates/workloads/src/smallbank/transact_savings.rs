@@ -1,6 +1,6 @@
-//! TransactSavings: pays an amount into a savings account, or withdraws it.
+//! The transaction TransactSavings: pays an amount into a savings account, or withdraws the amount.
 //!
-//! Invariant: the balance stays at or above zero, or the transaction is rolled back.
+//! Invariant: the balance does not become negative, because otherwise the transaction is rolled back.
 
 use super::{BALANCE, SAVINGS, Tally, balance_of};
 use tarn_engine::session::coordinator::Coordinator;

@@ -1,7 +1,7 @@
-//! WriteCheck: cashes a check against the sum of both balances.
+//! The transaction WriteCheck: cashes a check against the sum of both balances.
 //!
-//! Invariant: a check above that sum costs a penalty of 1.00 more. This is the transaction whose
-//! read of savings makes write skew possible: two accounts are read, one is written.
+//! Invariant: a check above the sum of both balances costs a penalty of 1.00 more. WriteCheck makes
+//! write skew possible, because it reads two accounts and writes only one.
 
 use super::{BALANCE, CHECKING, CHECK_CENTS, PENALTY_CENTS, SAVINGS, Tally, balance_of};
 use tarn_engine::session::coordinator::Coordinator;

@@ -1,6 +1,6 @@
-//! The invariants of the graph when no transaction runs.
+//! Checks the invariants of the social graph when no transaction runs.
 //!
-//! Invariant: judged by scans of both tables; of the tally only the numbers of writes are used.
+//! Invariant: the check scans both tables. The check uses only the tally's numbers of writes.
 
 use super::graph::{EDGES, OBJECTS, edge_rows, reverse_of, timestamp};
 use super::{Tally, TaoBench};
@@ -11,7 +11,7 @@ use tarn_engine::admin::inspect::scan;
 use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
 
-/// The rows of a table, the sum of their timestamps, and how many rows are not whole.
+/// The number of rows of a table, the sum of their timestamps, and the number of torn rows.
 #[derive(Default)]
 struct Seen {
     rows: u64,

@@ -1,9 +1,10 @@
-//! The social graph: objects, edges between them, and how their keys are made.
+//! The social graph: objects, edges between objects, and the rules for their keys.
 //!
-//! Invariant: loaded edge `e` leads from object `2e` to object `2e + 1`, because each edge that the
-//! benchmark's public code loads makes two objects of its own. Its type follows from its ends, with
-//! the shares of the public workload file. An edge of a type that goes both ways has a reverse
-//! edge, which is written with it and has the same timestamp.
+//! Invariant: loaded edge `e` leads from object `2e` to object `2e + 1`, because the benchmark's
+//! public code creates two new objects for each edge that it loads. The type of an edge follows from
+//! its two objects, with the shares of the public workload file. An edge of a type that goes both
+//! ways has a reverse edge. A transaction writes an edge together with its reverse edge, and both
+//! have the same timestamp.
 
 use crate::field::{self, FIELD_BYTES_MAX};
 use tarn_store::schema::row::Row;
@@ -13,21 +14,22 @@ use tarn_fabric::rng::mix;
 pub(super) const OBJECTS: TableId = TableId(0);
 pub(super) const EDGES: TableId = TableId(1);
 
-/// The number of a row's writes: the benchmark's timestamp, which is a count here.
+/// The column of the benchmark's timestamp, which in this implementation is the number of a row's
+/// writes.
 pub(super) const TIMESTAMP: ColumnId = ColumnId(0);
-/// The row's value.
+/// The column of a row's value.
 pub(super) const VALUE: ColumnId = ColumnId(1);
 const VALUE_BYTES: u16 = 150;
 
 const ID_BITS: u32 = 28;
-/// Largest number of objects, those that transactions add included.
+/// The largest number of objects, including objects that transactions add.
 pub(super) const IDS_MAX: u64 = 1 << ID_BITS;
 
-/// Cumulated shares, of a thousand edges, of the types 0 (unique), 1 (both ways), 2 (both) and 3
+/// The cumulative shares, per thousand edges, of the types 0 (unique), 1 (both ways), 2 (both) and 3
 /// (other).
 const TYPES_UP_TO: [u64; 4] = [52, 252, 272, 1_000];
 
-/// An edge, by the objects at its ends.
+/// An edge, named by the two objects that it connects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Edge {
     from: u64,
@@ -35,7 +37,7 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    /// The edge that leads from an object with an even number to the next object.
+    /// Returns the edge that leads from an object with an even number to the next object.
     #[inline]
     pub(super) fn from(from: u64) -> Edge {
         debug_assert!(from.is_multiple_of(2) && from < IDS_MAX);
@@ -44,13 +46,13 @@ impl Edge {
         Edge { from, kind }
     }
 
-    /// Returns its key.
+    /// Returns the key of the edge.
     #[inline]
     pub(super) fn key(self) -> u64 {
         key(self.from, self.from + 1, self.kind)
     }
 
-    /// Returns the key of its reverse edge, if it goes both ways.
+    /// Returns the key of the reverse edge, if the edge goes both ways.
     #[inline]
     pub(super) fn reverse(self) -> Option<u64> {
         goes_both_ways(self.kind).then(|| key(self.from + 1, self.from, self.kind))
@@ -73,7 +75,7 @@ pub(super) fn reverse_of(edge: u64) -> Option<u64> {
     goes_both_ways(kind).then(|| key(to, from, kind))
 }
 
-/// Counts the edge rows of a graph: edges of both ways have two.
+/// Returns the number of edge rows of a graph. An edge that goes both ways has two rows.
 pub(super) fn edge_rows(edges: u64) -> u64 {
     (0..edges).map(|edge| 1 + u64::from(Edge::from(2 * edge).reverse().is_some())).sum()
 }
@@ -95,7 +97,7 @@ pub(super) fn value(timestamp: u64) -> [u8; VALUE_BYTES as usize] {
     value
 }
 
-/// Returns the timestamp of a row; `None` if the row is not whole.
+/// Returns the timestamp of a row, or `None` if the row is torn.
 #[inline]
 pub(super) fn timestamp(row: &Row<'_>) -> Option<u64> {
     let timestamp = row.u64(TIMESTAMP);

@@ -1,20 +1,24 @@
-//! TAOBench: a social graph of objects and edges, read far more than written.
+//! TAOBench: a social graph of objects and edges. Transactions read the graph far more often than
+//! they write it.
 //!
 //! Cheng, Shi, Kabcenell, Lawande, Qadeer, Chan, Tin, Zhao, Bailis, Balakrishnan, Bronson, Crooks,
-//! Stoica, "TAOBench: an end-to-end benchmark for social network workloads", VLDB 2022. Shares of
-//! operations, sizes of transactions and types of edges are those of its public workload files,
-//! counted in production.
+//! Stoica, "TAOBench: an end-to-end benchmark for social network workloads", VLDB 2022. The shares of
+//! operations, sizes of transactions and types of edges are taken from TAOBench's public workload
+//! files. The authors counted them in production.
 //!
-//! Where we differ, in every profile. Ids are integers and an edge's key is a word. A timestamp
-//! counts its row's writes, and a value follows from it, so that lost updates and torn reads show.
-//! An edge of a type that goes both ways is written with its reverse edge; the public code leaves
-//! that to the database, and writes one. The public code draws a shard by its weight and then one
-//! of the shard's edges. Each shard was loaded with as many edges as its weight says, so that is
-//! the same as drawing an edge uniformly, as we do; `zipf` skews it. Rows that transactions have
-//! added are not read, there as here.
+//! All profiles differ from the public code in the following points. Ids are integers and an edge's
+//! key is a word. A timestamp counts its row's writes, and the row's value is computed from the
+//! timestamp. So a check notices lost updates and torn reads. We write an edge of a type that goes
+//! both ways together with its reverse edge. The public code writes one edge and leaves the reverse
+//! edge to the database. The public code draws a shard by its weight and then one of the shard's
+//! edges. The number of edges loaded into each shard is proportional to its weight. So drawing an
+//! edge uniformly, as we do, gives the same distribution. The option `zipf` replaces the uniform
+//! distribution by a skewed one. Neither the public code nor our code reads rows that transactions
+//! have added.
 //!
-//! Invariant checked: rows are whole and as many as were loaded and added; their timestamps add up
-//! to the committed updates; edge and reverse edge agree; reads were whole.
+//! Invariant checked: rows are whole, and their number is the number of loaded and added rows. The
+//! rows' timestamps add up to the number of committed updates. Each edge agrees with its reverse
+//! edge. Reads were whole.
 
 mod check;
 mod graph;
@@ -41,31 +45,31 @@ use tarn_store::schema::procedure::Procedure;
 use tarn_store::schema::{Cells, TableId, TableSchema};
 use tarn_fabric::rng::Rng;
 
-/// The chosen variant.
+/// The benchmark TAOBench with the user's choices.
 pub struct TaoBench {
     source: Source,
     zipf: f64,
 }
 
-/// The numbers of rows written, of objects and of edges; reverse edges count.
+/// The numbers of written rows, for objects and for edges. A reverse edge counts as a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Written {
-    /// Rows added.
+    /// The numbers of rows added.
     pub added: [u64; 2],
-    /// Updates of rows.
+    /// The numbers of updates of rows.
     pub updated: [u64; 2],
 }
 
-/// The sum of committed transactions.
+/// The counts of a coordinator's committed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// The rows that they wrote.
+    /// The numbers of rows that the transactions wrote.
     pub written: Written,
-    /// Rows read that were not whole, or not there.
+    /// The number of rows that a transaction read and that were torn or missing.
     pub torn: u64,
-    /// Rows that uncounted transactions may have added.
+    /// The numbers of rows that uncounted transactions may have added.
     pub untold_added: [Slack; 2],
-    /// Updates that they may have made.
+    /// The numbers of updates that uncounted transactions may have made.
     pub untold_updated: [Slack; 2],
 }
 
@@ -102,7 +106,7 @@ impl Workload for TaoBench {
         let variant: &Variant = crate::workload::choose(VARIANTS, |v| v.profile.name, settings)?;
         let zipf = settings.zipf.unwrap_or(0.0);
         let edges = Keys::new(settings.records.unwrap_or(variant.edges), zipf)?;
-        // Half of all ids are left for rows that transactions add.
+        // Half of all ids are reserved for rows that transactions add.
         let most = IDS_MAX / 4;
         if edges.records() > most {
             let (field, value) = ("records".into(), edges.records().to_string());
@@ -145,15 +149,15 @@ impl Workload for TaoBench {
         ]
     }
 
-    /// Each operation of the longest transaction may write two rows; a row's image with its header
-    /// takes less than this.
+    /// Each operation of the longest transaction may write two rows. The image of a row with its
+    /// header takes less than 320 bytes.
     fn log_bytes(&self) -> u64 {
         (2 * WRITES_MAX as u64 * 320).next_multiple_of(4096)
     }
 
     fn lines_per_transaction(&self) -> usize {
-        // A bin of two lines, a row of three, and the row's head again; for single reads, or for 19
-        // at once.
+        // One read takes two lines of a bin, three lines of the row, and the row's head once more. A
+        // transaction of several reads has 19 reads on average.
         let [reads, writes, ..] = self.source.variant.operations;
         if reads + writes == 0 { 6 * 19 } else { 6 }
     }
@@ -220,7 +224,7 @@ impl Workload for TaoBench {
             for _ in 0..rows {
                 let is_new = operation.what == What::Add;
                 perhaps.count(operation.table == EDGES, is_new);
-                // A row that is there already is not added.
+                // A transaction does not add a row that already exists.
                 if !is_new {
                     surely.count(operation.table == EDGES, is_new);
                 }

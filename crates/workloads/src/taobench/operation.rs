@@ -1,7 +1,8 @@
-//! Operations of TAOBench, and transactions as they are drawn.
+//! The operations of TAOBench, and the random inputs of its transactions.
 //!
 //! Invariant: a transaction's input holds the seed of its operations, not the operations. Five
-//! hundred of them would not fit, and each drawing from the seed gives the same ones.
+//! hundred operations would not fit into an input. Each drawing from the seed gives the same
+//! operations.
 
 use super::graph::{EDGES, Edge, IDS_MAX, OBJECTS};
 use super::profiles::Variant;
@@ -11,7 +12,7 @@ use rand::{Rng as _, RngExt};
 use tarn_store::schema::TableId;
 use tarn_fabric::rng::{Rng, seeded};
 
-/// Single operations of either table, and transactions of several.
+/// The kinds of transactions: a single operation on one of the two tables, or several operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Reads an object.
@@ -28,7 +29,7 @@ pub enum Kind {
     WriteTransaction,
 }
 
-/// A transaction.
+/// The input of one transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Input {
     kind: Kind,
@@ -38,20 +39,21 @@ pub struct Input {
 }
 
 impl Input {
-    /// Returns its kind.
+    /// Returns the kind of the transaction.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Returns the number of its operations.
+    /// Returns the number of operations of the transaction.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "every transaction has some")]
     pub fn len(&self) -> usize {
         self.len.into()
     }
 
-    /// Returns the key of its first record in its procedure's first table, if it has one there.
+    /// Returns the key of the transaction's first record in the first table of its procedure. Returns
+    /// `None` if the transaction uses no record of this table.
     #[inline]
     pub(super) fn first_key(&self) -> Option<u64> {
         self.first
@@ -62,7 +64,7 @@ impl Input {
     }
 }
 
-/// An operation on an object, or on the edge that leads from it.
+/// The kind of an operation on an object, or on the edge that leads from this object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     Read,
@@ -70,7 +72,7 @@ pub(super) enum What {
     Add,
 }
 
-/// One operation.
+/// One operation of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Operation {
     pub(super) what: What,
@@ -79,7 +81,8 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// Returns its record's key, and the reverse edge's key if it writes an edge that has one.
+    /// Returns the key of the operation's record. If the operation writes an edge that has a reverse
+    /// edge, also returns the key of the reverse edge.
     #[inline]
     pub(super) fn keys(&self) -> (u64, Option<u64>) {
         if self.table == OBJECTS {
@@ -91,7 +94,7 @@ impl Operation {
     }
 }
 
-/// Draws an index, by weight.
+/// Draws an index. The probability of each index is proportional to its weight.
 #[inline]
 fn weighted(weights: &[u32], dice: &mut Dice) -> usize {
     let mut at = dice.roll(weights.iter().map(|&weight| u64::from(weight)).sum());
@@ -104,19 +107,20 @@ fn weighted(weights: &[u32], dice: &mut Dice) -> usize {
     unreachable!("a roll below the sum of all weights")
 }
 
-/// The source of drawn transactions.
+/// Draws the inputs of transactions.
 pub(super) struct Source {
-    /// Edges that are loaded.
+    /// The distribution over the loaded edges.
     pub(super) edges: Keys,
     pub(super) variant: &'static Variant,
 }
 
-/// Operations of a transaction.
+/// An iterator over the operations of a transaction.
 pub(super) struct Operations<'a> {
     source: &'a Source,
     input: Input,
     rng: Rng,
-    /// The ids that it adds count up from here: no two of its operations add the same id.
+    /// The next id that the transaction will add. The ids count upwards, so no two operations of a
+    /// transaction add the same id.
     fresh: u64,
     drawn: u16,
 }
@@ -146,7 +150,7 @@ impl Source {
         Input { first: firsts.next().map(|it| it.keys().0), ..input }
     }
 
-    /// Returns its operations, the same at each call.
+    /// Returns the operations of the transaction. Each call returns the same operations.
     #[inline]
     pub(super) fn operations(&self, input: &Input) -> Operations<'_> {
         let mut rng = seeded(input.seed, 0);
@@ -157,7 +161,7 @@ impl Source {
 }
 
 impl Operations<'_> {
-    /// Draws the kind of an operation and its table.
+    /// Draws the kind of an operation and the operation's table.
     #[inline]
     fn draw_what(&mut self) -> (What, TableId) {
         let variant = self.source.variant;

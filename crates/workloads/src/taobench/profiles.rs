@@ -1,20 +1,22 @@
-//! TAOBench's profiles: the benchmark's public workload files, and a paper's variant of them.
+//! TAOBench's profiles: the benchmark's public workload files, and a paper's variant of these files.
 //!
-//! Invariant: weights are those of the files, in their order; every deviation is in the profile's note.
+//! Invariant: the weights are those of the public workload files, in the order of the files. The note
+//! of each profile names every deviation.
 
 use crate::workload::Profile;
 
 pub(super) struct Variant {
     pub(super) profile: Profile,
-    /// Edges that are loaded; objects are twice as many.
+    /// The number of loaded edges. The number of loaded objects is twice this number.
     pub(super) edges: u64,
-    /// Single reads, single writes, reading transactions, writing transactions.
+    /// The weights of single reads, single writes, reading transactions and writing transactions.
     pub(super) operations: [u32; 4],
-    /// Weights of single reads: objects, edges.
+    /// The weights of single reads of objects and of edges.
     pub(super) reads: [u32; 2],
-    /// Weights of the reads of transactions: objects, edges.
+    /// The weights of reads of objects and of edges in reading transactions.
     pub(super) transaction_reads: [u32; 2],
-    /// Weights of all writes: objects added and updated, edges added and updated.
+    /// The weights of the four kinds of writes: adding an object, updating an object, adding an edge,
+    /// and updating an edge.
     pub(super) writes: [u32; 4],
 }
 
@@ -26,7 +28,7 @@ const SPEC: Variant = Variant {
     },
     edges: 500_000,
     operations: [171, 57, 15, 1],
-    // Ranges, counts and times of edges are point reads in the public code.
+    // The public code executes reads of ranges, counts and times of edges as point reads.
     reads: [475, 68 + 376 + 39],
     transaction_reads: [1, 5],
     writes: [111, 214, 10, 380],

@@ -1,6 +1,6 @@
-//! Reads of objects and edges, one or up to 500 at once.
+//! Reads of objects and edges, a single read or up to 500 reads in one transaction.
 //!
-//! Invariant: one fetch.
+//! Invariant: the transaction reads all rows in one fetch.
 
 use super::graph::timestamp;
 use super::sizes::OPERATIONS_MAX;
@@ -48,7 +48,7 @@ fn ask<const N: usize>(
     handles
 }
 
-/// Counts the rows that are missing or not whole.
+/// Counts the rows that are missing or torn.
 #[inline]
 fn torn(tx: &Transaction<'_>, handles: &[Option<Handle>]) -> u64 {
     let rows = handles.iter().flatten().map(|&handle| tx.get(handle));

@@ -1,23 +1,25 @@
-//! How many operations a transaction of TAOBench has.
+//! The distribution of the number of operations of a TAOBench transaction.
 //!
-//! Invariant: a range's sizes are equally likely. The shares are those of the benchmark's public
-//! workload files (`read_txn_sizes`, `write_txn_sizes`), counted in production. Each size up to 20
-//! (26 for writes) has a share of its own; larger sizes form ranges within which the counts change
-//! little. Means of 19.2 (19.18 by the file) and 5.30 operations, medians of 4, at most 500 and
-//! 103.
+//! Invariant: all sizes within one range are equally likely. The shares are those of the benchmark's
+//! public workload files (`read_txn_sizes`, `write_txn_sizes`), which the authors counted in
+//! production. Each size up to 20 (26 for writes) has a share of its own. Larger sizes form ranges
+//! within which the counts change little. A reading transaction has 19.2 operations on average (19.18
+//! by the file) and at most 500. A writing transaction has 5.30 operations on average and at most
+//! 103. The median of reading transactions and the median of writing transactions are both 4.
 
 use tarn_fabric::rng::Rng;
 use crate::distribution::Dice;
 
-/// Largest number of operations of a transaction.
+/// The largest number of operations of a transaction.
 pub const OPERATIONS_MAX: usize = 500;
-/// Largest number of operations of a transaction that writes.
+/// The largest number of operations of a transaction that writes.
 pub(super) const WRITES_MAX: usize = 103;
 
-/// The first and the last size, and how many transactions had one of these sizes.
+/// The first and the last size of a range, and the number of transactions that had one of these
+/// sizes.
 type Range = (u16, u16, u32);
 
-/// Sizes of transactions that read.
+/// The distribution of sizes of transactions that read.
 pub(super) const READS: &[Range] = &[
     (2, 2, 553_162),
     (3, 3, 311_751),
@@ -69,7 +71,7 @@ pub(super) const READS: &[Range] = &[
     (451, 500, 1_899),
 ];
 
-/// Sizes of transactions that write.
+/// The distribution of sizes of transactions that write.
 pub(super) const WRITES: &[Range] = &[
     (4, 4, 340_601),
     (3, 3, 283_626),
@@ -88,7 +90,7 @@ pub(super) const WRITES: &[Range] = &[
     (42, 103, 16),
 ];
 
-/// Draws a size.
+/// Draws the number of operations of a transaction.
 #[inline]
 pub(super) fn draw(ranges: &[Range], rng: &mut Rng) -> u16 {
     let mut dice = Dice::new(rng);
@@ -111,7 +113,8 @@ mod tests {
 
     #[test]
     fn sizes_agree_with_counted_ones() {
-        // Mean, median, ninth decile and 99th percentile of the public files.
+        // For each of the two public files: the mean, the median, the ninth decile, the 99th
+        // percentile, and the largest size.
         let files = [(READS, 19.18, [4, 49, 241], 500), (WRITES, 5.30, [4, 7, 26], 103)];
         for (ranges, mean, quantiles, most) in files {
             let mut rng = seeded(3, 1);

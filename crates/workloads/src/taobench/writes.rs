@@ -1,7 +1,7 @@
-//! Writes of objects and edges, one or up to 103 at once.
+//! Writes of objects and edges, a single write or up to 103 writes in one transaction.
 //!
-//! Invariant: an edge that goes both ways is written with its reverse edge, or neither is. A row
-//! that is there already is not added.
+//! Invariant: a transaction writes either both an edge that goes both ways and its reverse edge, or
+//! neither of the two. A transaction does not add a row that already exists.
 
 use super::graph::{EDGES, TIMESTAMP, VALUE, timestamp, value};
 use super::operation::{Operation, What};
@@ -13,7 +13,8 @@ use tarn_store::schema::Cells;
 use tarn_engine::session::transaction::Transaction;
 use tarn_engine::transaction::working_set::Handle;
 
-/// An operation's record and, if it is an edge that goes both ways, the reverse edge's record.
+/// The handle of an operation's record. If the record is an edge that goes both ways, also the handle
+/// of the reverse edge's record.
 type Asked = Option<(Handle, Option<Handle>)>;
 
 #[inline]
@@ -58,8 +59,8 @@ fn ask<const N: usize>(
     asked
 }
 
-/// Writes all records that were asked for. Returns the rows written, and how many rows were missing
-/// or not whole.
+/// Writes all records that the transaction has requested. Returns the numbers of written rows, and
+/// the number of rows that were missing or torn.
 #[inline]
 fn write(
     bench: &TaoBench,
@@ -83,8 +84,8 @@ fn write(
     (written, torn)
 }
 
-/// Returns the timestamp that the row gets. Returns `None` if the row to update is missing or not
-/// whole, or if the row to add is there.
+/// Returns the new timestamp of the row. Returns `None` if the row to update is missing or torn, or
+/// if the row to add already exists.
 #[inline]
 fn next_timestamp(tx: &Transaction<'_>, operation: &Operation, handle: Handle) -> Option<u64> {
     match operation.what {

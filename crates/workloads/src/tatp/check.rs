@@ -1,7 +1,7 @@
-//! The invariants of TATP's tables when no transaction runs.
+//! Checks the invariants of TATP's tables when no transaction runs.
 //!
-//! Invariant: judged by scans of the tables and by the population's own account of the loaded rows;
-//! of the tally only the numbers of inserted and deleted forwardings are used.
+//! Invariant: the check scans the tables and compares them with the loaded rows, which the population
+//! computes again. The check uses only the tally's numbers of inserted and deleted forwardings.
 
 use super::population::{Population, belongings, fixed_columns};
 use super::tables::{ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBER_NUMBER, byte2, digits, end_time, forwarded_to, hex, is_active, msc_location, number, numberx, parts, s_id, sub_nbr};
@@ -66,7 +66,7 @@ async fn numbers(population: &Population, cx: &Context) -> Result<Invariant, Fai
     Ok(verdict("every number leads to its subscriber", found, population.subscribers, wrong))
 }
 
-/// Whether the subscriber exists and one of its masks has the type.
+/// Returns whether the subscriber exists and the given mask of the subscriber contains the type.
 fn belongs(population: &Population, id: u64, of_type: u8, mask: impl Fn(u64) -> u8) -> bool {
     let known = (1..=population.subscribers).contains(&id) && (1..=4).contains(&of_type);
     known && mask(id) & (1 << (of_type - 1)) != 0
@@ -106,7 +106,7 @@ async fn forwardings(
         found += 1;
         let (id, sf_type, start_time) = parts(stored.key);
         let own = belongs(population, id, sf_type, |id| belongings(id).facility_types);
-        // The benchmark does not require that inserted rows end after their start.
+        // The benchmark does not require that an inserted forwarding ends after its start time.
         let end = stored.row.u64(end_time());
         let timed = START_TIMES.contains(&start_time) && (1..=24).contains(&end);
         let whole = stored.row.bytes(numberx()) == forwarded_to(stored.key, end as u8);

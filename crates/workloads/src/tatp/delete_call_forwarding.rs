@@ -1,6 +1,6 @@
-//! DeleteCallForwarding: removes a forwarding of the subscriber with a given number.
+//! The transaction DeleteCallForwarding: removes a forwarding of the subscriber with a given number.
 //!
-//! Invariant: succeeds if, and only if, the forwarding was there.
+//! Invariant: the transaction succeeds if and only if the forwarding existed.
 
 use super::tables::{CALL_FORWARDING, forwarding};
 use super::{Found, subscriber_of};

@@ -1,6 +1,7 @@
-//! GetAccessData: reads one access right of a subscriber, if the subscriber has it.
+//! The transaction GetAccessData: reads one access right of a subscriber, if the subscriber has this
+//! right.
 //!
-//! Invariant: read-only; "no such right" is an answer like any other.
+//! Invariant: the transaction is read-only. "No such right" is a valid answer.
 
 use super::Found;
 use super::tables::{ACCESS_INFO, typed};
@@ -8,7 +9,7 @@ use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 
-/// `second` is 0 if there is no second subscriber.
+/// Runs the transaction. `second` is 0 if the transaction reads only one subscriber.
 #[inline]
 pub(super) async fn run(
     coordinator: &mut Coordinator,

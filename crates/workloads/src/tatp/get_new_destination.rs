@@ -1,6 +1,7 @@
-//! GetNewDestination: reads the number to which a facility forwards calls at an hour.
+//! The transaction GetNewDestination: reads the number to which a facility forwards calls at a given
+//! hour.
 //!
-//! Invariant: the facility and all forwardings that can matter are read in one fetch.
+//! Invariant: the transaction reads the facility and all forwardings that can apply in one fetch.
 
 use super::Found;
 use super::tables::{CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, end_time, forwarded_to, forwarding, is_active, numberx, typed};
@@ -18,7 +19,8 @@ pub(super) async fn run(
     coordinator
         .transact_read_only(async |tx| {
             let facility = tx.read(SPECIAL_FACILITY, typed(id, sf_type), Cells::ALL);
-            // Forwardings that start at or before the asked hour: one to three.
+            // The forwardings that start at or before the requested hour. The number of these
+            // forwardings is one to three.
             let mut forwardings = [(0, facility); START_TIMES.len()];
             let starts = START_TIMES.iter().filter(|&&start| start <= start_time);
             let mut count = 0;

@@ -1,6 +1,7 @@
-//! GetSubscriberData: reads a subscriber's row.
+//! The transaction GetSubscriberData: reads a subscriber's row.
 //!
-//! Invariant: the row's number is the subscriber's own, or the read was torn.
+//! Invariant: the number in the row is the subscriber's own number. If it is another number, the read
+//! was torn.
 
 use super::Found;
 use super::tables::{SUBSCRIBER, digits, number, sub_nbr};
@@ -8,7 +9,7 @@ use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 
-/// `second` is 0 if there is no second subscriber.
+/// Runs the transaction. `second` is 0 if the transaction reads only one subscriber.
 #[inline]
 pub(super) async fn run(
     coordinator: &mut Coordinator,

@@ -1,7 +1,9 @@
-//! InsertCallForwarding: adds a forwarding for a facility of the subscriber with a given number.
+//! The transaction InsertCallForwarding: adds a forwarding for a facility of the subscriber with a
+//! given number.
 //!
-//! Invariant: nothing is inserted unless the facility exists (read in the same transaction, so that
-//! the reference holds) and has no forwarding from that hour yet.
+//! Invariant: the transaction inserts a forwarding only if the facility exists and has no forwarding
+//! from the same hour yet. The transaction also reads the facility, so the inserted row never refers
+//! to a missing facility.
 
 use super::tables::{CALL_FORWARDING, SPECIAL_FACILITY, end_time, forwarded_to, forwarding, numberx, typed};
 use super::{Found, subscriber_of};
@@ -19,7 +21,8 @@ pub(super) async fn run(
     coordinator
         .transact(async |tx| {
             let Some(id) = subscriber_of(tx, number).await? else { return Ok(Found::default()) };
-            // The benchmark reads the types of all facilities that the subscriber has.
+            // As the benchmark requires, the transaction reads the types of all facilities that the
+            // subscriber has.
             let facilities =
                 [1, 2, 3, 4].map(|it| tx.read(SPECIAL_FACILITY, typed(id, it), Cells::NONE));
             tx.fetch().await?;

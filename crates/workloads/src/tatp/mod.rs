@@ -1,19 +1,20 @@
 //! TATP: the home location register of a mobile phone network.
 //!
 //! Neuvonen, Wolski, Manner, Raatikka, "Telecommunication Application Transaction Processing (TATP)
-//! Benchmark Description", version 1.0, IBM Software Group Information Management, 2009. It has
+//! Benchmark Description", version 1.0, IBM Software Group Information Management, 2009. TATP has
 //! four tables, seven transactions, and a non-uniform subscriber key.
 //!
-//! Where we differ, in every profile. The index from a subscriber's number to its id is a table
-//! keyed by the number (its 15 digits as an integer). Flags and half-bytes are packed, which makes
-//! a subscriber 40 bytes. A forwarding number is a function of its row, so that a torn row shows.
+//! All profiles differ from the description in the following points. A table replaces the index from
+//! a subscriber's number to its id, with the number's 15 digits as integer key. Flags and half-bytes
+//! are packed, so a subscriber has 40 bytes. A forwarding number is a function of its row, so that a
+//! check notices a torn row.
 //!
-//! Keys are words. The lower 40 bits are the subscriber's id, and also decide the shard. The type
-//! is above them, and the start time above the type.
+//! Keys are words. The lower 40 bits of a key are the subscriber's id, and also decide the shard. The
+//! next higher bits are the type, and the bits above the type are the start time.
 //!
-//! Invariant checked: subscribers, their numbers, access rights and facilities are whole and those
-//! that were loaded. Every forwarding belongs to a facility. There are as many forwardings as were
-//! loaded, plus inserted, less deleted.
+//! Invariant checked: the subscribers, their numbers, access rights and facilities are whole, and
+//! equal the loaded rows. Every forwarding belongs to a facility. The number of forwardings is the
+//! number of loaded and inserted forwardings minus the number of deleted forwardings.
 
 mod check;
 mod delete_call_forwarding;
@@ -42,73 +43,77 @@ use tarn_store::schema::procedure::Procedure;
 use tarn_store::schema::{Cells, TableSchema};
 use tarn_fabric::rng::Rng;
 
-/// GetSubscriberData, GetNewDestination, GetAccessData, UpdateSubscriberData, UpdateLocation,
-/// InsertCallForwarding, DeleteCallForwarding.
+/// The shares in percent of GetSubscriberData, GetNewDestination, GetAccessData,
+/// UpdateSubscriberData, UpdateLocation, InsertCallForwarding and DeleteCallForwarding.
 const MIX: &Mix = &Mix::new(&[35, 10, 35, 2, 14, 2, 2]);
 const KINDS: usize = 7;
-/// The share of successful runs, which find a row, according to the benchmark's description. Its
-/// 23.9 % does not follow from its own distributions. Hours drawn as it says give 14.6 % on loaded
-/// forwardings, and 21.7 % once inserted ones have replaced them all.
+/// The shares of successful runs of each transaction, according to the benchmark's description. A run
+/// is successful if it finds a row. The description's 23.9 % for GetNewDestination does not follow
+/// from the description's own distributions. Hours drawn as the description says give 14.6 % on
+/// loaded forwardings. Such hours give 21.7 % once inserted forwardings have replaced all loaded
+/// forwardings.
 const SPEC_SUCCESS_PERCENT: [f64; KINDS] = [100.0, 23.9, 62.5, 62.5, 100.0, 31.25, 31.25];
 
-/// The chosen variant.
+/// The benchmark TATP with the user's choices.
 pub struct Tatp {
     population: Population,
-    /// A Zipf or uniform key that the user asked for in place of the benchmark's own.
+    /// A Zipf or uniform distribution of keys that the user requested. This distribution replaces the
+    /// benchmark's own.
     keys: Option<Keys>,
     zipf: Option<f64>,
     variant: &'static Variant,
 }
 
-/// One transaction. A second subscriber of 0 means that there is none: ids start at 1.
+/// The input of one transaction. The id 0 of a second subscriber means that the transaction uses only
+/// one subscriber, because ids start at 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// Reads a subscriber, or two.
+    /// Reads one or two subscribers.
     GetSubscriberData(u64, u64),
     /// Reads a facility and its forwardings.
     GetNewDestination {
-        /// Subscriber.
+        /// The id of the subscriber.
         s_id: u64,
-        /// Facility, 1 to 4.
+        /// The type of the facility, 1 to 4.
         sf_type: u8,
-        /// 0, 8 or 16.
+        /// The hour at which the forwarding must have started: 0, 8 or 16.
         start_time: u8,
-        /// 1 to 24.
+        /// The hour before which the forwarding must not have ended: 1 to 24.
         end_time: u8,
     },
-    /// Reads an access right of a subscriber, or of two.
+    /// Reads an access right of one or two subscribers.
     GetAccessData(u64, u64, u8),
     /// Sets a subscriber's first flag, and a facility's data.
     UpdateSubscriberData {
-        /// Subscriber.
+        /// The id of the subscriber.
         s_id: u64,
-        /// Facility, 1 to 4.
+        /// The type of the facility, 1 to 4.
         sf_type: u8,
-        /// The flag.
+        /// The new value of the subscriber's first flag.
         bit_1: bool,
-        /// The data.
+        /// The new data of the facility.
         data_a: u8,
     },
     /// Sets the location of the subscriber with this number.
     UpdateLocation(u64, u32),
     /// Adds a forwarding for the subscriber with this number.
     InsertCallForwarding {
-        /// Number.
+        /// The subscriber's number.
         sub_nbr: u64,
-        /// Facility, 1 to 4.
+        /// The type of the facility, 1 to 4.
         sf_type: u8,
-        /// 0, 8 or 16.
+        /// The hour at which the forwarding starts: 0, 8 or 16.
         start_time: u8,
-        /// 1 to 24.
+        /// The hour at which the forwarding ends: 1 to 24.
         end_time: u8,
     },
     /// Deletes a forwarding of the subscriber with this number.
     DeleteCallForwarding {
-        /// Number.
+        /// The subscriber's number.
         sub_nbr: u64,
-        /// Facility, 1 to 4.
+        /// The type of the facility, 1 to 4.
         sf_type: u8,
-        /// 0, 8 or 16.
+        /// The hour at which the forwarding starts: 0, 8 or 16.
         start_time: u8,
     },
 }
@@ -116,18 +121,18 @@ pub enum Input {
 /// The results of committed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Runs of each transaction.
+    /// The number of runs of each transaction.
     pub runs: [u64; KINDS],
-    /// The successful runs of each transaction: those that found their rows.
+    /// The number of successful runs of each transaction. A run is successful if it found its rows.
     pub successes: [u64; KINDS],
-    /// Rows whose columns did not agree.
+    /// The number of rows that were read and whose columns did not agree.
     pub torn: u64,
-    /// Change of the number of forwardings that uncounted transactions may have made.
+    /// The change of the number of forwardings that uncounted transactions may have caused.
     pub untold: Slack,
 }
 
 impl Tally {
-    /// Returns the share of a transaction's successful runs in percent.
+    /// Returns the share of successful runs among all runs of a transaction, in percent.
     pub fn success_percent(&self, kind: usize) -> f64 {
         100.0 * self.successes[kind] as f64 / self.runs[kind].max(1) as f64
     }
@@ -236,7 +241,7 @@ impl Workload for Tatp {
     }
 
     fn lines_per_transaction(&self) -> usize {
-        // Four in five transactions find one record in its bin.
+        // Four in five transactions use only one record, which they find in its bin.
         3
     }
 
@@ -346,7 +351,7 @@ impl Workload for Tatp {
     }
 
     fn untold(&self, input: &Input, ended: Untold, tally: &mut Tally) {
-        // It is also unknown whether the transaction was successful.
+        // For an uncounted transaction it is also unknown whether the transaction was successful.
         let (least, most) = match input {
             Input::InsertCallForwarding { .. } => (0, 1),
             Input::DeleteCallForwarding { .. } => (-1, 0),
@@ -377,7 +382,8 @@ impl Workload for Tatp {
     }
 }
 
-/// Finds the subscriber with this number, if there is one: the first fetch of three transactions.
+/// Finds the subscriber with this number, if such a subscriber exists. Three kinds of transactions
+/// begin with this fetch.
 #[inline]
 async fn subscriber_of(
     tx: &mut tarn_engine::session::transaction::Transaction<'_>,

@@ -1,7 +1,7 @@
-//! TATP's population: subscribers and their rows, as functions of a subscriber's id.
+//! TATP's population: the subscribers and their rows. Each row is a function of the subscriber's id.
 //!
-//! Invariant: a subscriber's rows are computed from its id alone. So loaders agree without talking,
-//! and a check can compute the loaded rows anew.
+//! Invariant: a subscriber's rows are computed only from the subscriber's id. So loaders agree
+//! without communication, and a check can compute the loaded rows again.
 
 use super::tables::{ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBERS_MAX, SUBSCRIBER_NUMBER, bits, byte2, data1, data2, data3, data4, data_a, data_b, digits, end_time, error_control, forwarded_to, forwarding, hex, is_active, msc_location, number, numberx, s_id, sub_nbr, typed, vlr_location};
 use crate::distribution::Dice;
@@ -9,16 +9,16 @@ use tarn_engine::admin::load::Loader;
 use tarn_store::ids::{Failure, UsageError};
 use tarn_fabric::rng::mix;
 
-/// Subscribers 1 to `subscribers` and their rows.
+/// The subscribers with the ids 1 to `subscribers`, and their rows.
 pub(super) struct Population {
     pub(super) subscribers: u64,
-    /// Subscribers, access rights, facilities, forwardings.
+    /// The numbers of loaded subscribers, access rights, facilities and forwardings.
     pub(super) counts: [u64; 4],
     /// The benchmark's constant A for a population of this size.
     spread: u64,
 }
 
-/// The rows of one subscriber: bit `type - 1` of a mask for each type that it has.
+/// The rows of one subscriber. Bit `type - 1` of a mask is set for each type that the subscriber has.
 #[derive(Clone, Copy)]
 pub(super) struct Belongings {
     pub(super) access_types: u8,
@@ -27,14 +27,14 @@ pub(super) struct Belongings {
     pub(super) forwardings: [u8; 4],
 }
 
-/// Returns a word of noise about a subscriber.
+/// Returns dice from a hash of a subscriber's id. Different values of `about` give different dice.
 fn noise(id: u64, about: u64) -> Dice {
     Dice::from_word(mix(id ^ mix(about + 0x7a79)))
 }
 
-/// Draws a random subset of `of` things with `least` to `least + 3` members, each number equally
-/// likely (selection sampling: Knuth, The Art of Computer Programming, vol. 2, §3.4.2, algorithm
-/// S).
+/// Draws a random subset of `of` elements, as a mask. The subset has `least` to `least + 3` members,
+/// and each of these sizes is equally likely (selection sampling: Knuth, The Art of Computer
+/// Programming, vol. 2, §3.4.2, algorithm S).
 fn subset(mut dice: Dice, of: u64, least: u64) -> u8 {
     let count = least + dice.roll(4);
     let (mut mask, mut chosen) = (0, 0);
@@ -47,7 +47,7 @@ fn subset(mut dice: Dice, of: u64, least: u64) -> u8 {
     mask
 }
 
-/// Computes the rows of a subscriber.
+/// Computes the rows that a subscriber has when the tables are loaded.
 pub(super) fn belongings(id: u64) -> Belongings {
     let facility_types = subset(noise(id, 1), 4, 1);
     let mut forwardings = [0; 4];
@@ -103,17 +103,20 @@ impl Population {
         Ok(Population { subscribers, counts, spread })
     }
 
-    /// Returns the number of rows of all tables. Each subscriber's number is one more row.
+    /// Returns the number of rows of all tables. For each subscriber, the table of numbers has one
+    /// more row.
     pub(super) fn records(&self) -> u64 {
         self.counts.iter().sum::<u64>() + self.subscribers
     }
 
-    /// Draws the benchmark's non-uniform key: two uniform draws, or-ed, modulo the population.
+    /// Draws the benchmark's non-uniform key: the bitwise "or" of two uniform draws, modulo the
+    /// number of subscribers.
     #[inline]
     pub(super) fn non_uniform(&self, word: u64) -> (u64, Dice) {
         let mut dice = Dice::from_word(word);
         let low = dice.roll(self.spread + 1);
-        // The word has no room for another large draw, so the small draws get a word of their own.
+        // One word of the generator is too short for another large draw, so the small draws use a
+        // word of their own.
         let uniform = 1 + dice.roll(self.subscribers);
         let id = (low | uniform) % self.subscribers + 1;
         (id, Dice::from_word(mix(word)))

@@ -1,15 +1,15 @@
-//! TATP's profiles: the benchmark's own, and those of papers.
+//! TATP's profiles: the benchmark's own profile, and the profiles of papers.
 //!
-//! Invariant: every deviation from the benchmark's own definition is in the profile's note.
+//! Invariant: the note of each profile names every deviation from the benchmark's own definition.
 
 use crate::workload::Profile;
 
 pub(super) struct Variant {
     pub(super) profile: Profile,
     pub(super) subscribers: u64,
-    /// Rows of the four tables are filled up to this many bytes.
+    /// The length in bytes to which the rows of the four tables are padded.
     pub(super) value_bytes: usize,
-    /// Whether GetSubscriberData and GetAccessData read for two subscribers.
+    /// Whether GetSubscriberData and GetAccessData read the rows of two subscribers.
     pub(super) reads_two: bool,
 }
 

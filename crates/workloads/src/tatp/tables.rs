@@ -1,7 +1,7 @@
-//! TATP's tables: ids, columns, keys.
+//! TATP's tables: their ids, columns and keys.
 //!
-//! Invariant: a key is injective in its parts, and its lower 40 bits are the subscriber's id in
-//! every table, so that all rows of one subscriber can share a shard.
+//! Invariant: different parts always give different keys. In every table the lower 40 bits of a key
+//! are the subscriber's id. So all rows of one subscriber can be in the same shard.
 
 use super::population::Population;
 use tarn_store::schema::{ColumnId, ColumnType, TableId, TableSchema};
@@ -14,11 +14,12 @@ pub(super) const CALL_FORWARDING: TableId = TableId(4);
 
 /// The hours at which a forwarding may start.
 pub(super) const START_TIMES: [u8; 3] = [0, 8, 16];
-/// Number of digits of a subscriber's number.
+/// The number of digits of a subscriber's number.
 pub(super) const DIGITS: usize = 15;
 const SUBSCRIBER_BITS: u32 = 40;
 const TYPE_BITS: u32 = 4;
-/// Largest population: an id fits its bits, and its number has 15 digits.
+/// The largest number of subscribers. An id fits into its bits of a key, and the subscriber's number
+/// has 15 digits.
 pub(super) const SUBSCRIBERS_MAX: u64 = (1 << SUBSCRIBER_BITS) - 1;
 
 macro_rules! columns {
@@ -42,7 +43,7 @@ columns! {
     end_time = 0, numberx = 1,
 }
 
-/// All tables, in the order of their ids; rows are filled up to `value_bytes`.
+/// Returns the schemas of all tables, in the order of their ids. Rows are padded to `value_bytes`.
 pub(super) fn schemas(population: &Population, value_bytes: usize) -> Vec<TableSchema> {
     use ColumnType::{Bytes, U16, U32, U64, U8};
     let [subscribers, access_infos, facilities, forwardings] = population.counts;
@@ -86,14 +87,14 @@ pub(super) fn schemas(population: &Population, value_bytes: usize) -> Vec<TableS
     ]
 }
 
-/// Returns the key of the subscriber's number: its digits as an integer. Numbers are the ids,
-/// padded.
+/// Returns the key of the subscriber's number, which is its digits as an integer. A subscriber's
+/// number is the id, padded with zeros.
 #[inline]
 pub(super) fn sub_nbr(id: u64) -> u64 {
     id
 }
 
-/// The 15 digits of a number.
+/// Returns the 15 digits of a subscriber's number.
 #[inline]
 pub(super) fn digits(mut number: u64) -> [u8; DIGITS] {
     let mut digits = [b'0'; DIGITS];
@@ -104,27 +105,27 @@ pub(super) fn digits(mut number: u64) -> [u8; DIGITS] {
     digits
 }
 
-/// Key of an access right or a facility.
+/// Returns the key of an access right or of a facility.
 #[inline]
 pub(super) fn typed(id: u64, of_type: u8) -> u64 {
     debug_assert!(id <= SUBSCRIBERS_MAX);
     id | (u64::from(of_type) << SUBSCRIBER_BITS)
 }
 
-/// Key of a forwarding.
+/// Returns the key of a forwarding.
 #[inline]
 pub(super) fn forwarding(id: u64, sf_type: u8, start_time: u8) -> u64 {
     typed(id, sf_type) | (u64::from(start_time) << (SUBSCRIBER_BITS + TYPE_BITS))
 }
 
-/// The parts of a key: subscriber, type, start time.
+/// Returns the parts of a key: subscriber, type and start time.
 pub(super) fn parts(key: u64) -> (u64, u8, u8) {
     let above = key >> SUBSCRIBER_BITS;
     (key & SUBSCRIBERS_MAX, (above & ((1 << TYPE_BITS) - 1)) as u8, (above >> TYPE_BITS) as u8)
 }
 
-/// Returns the number that a forwarding forwards to. It is a function of the forwarding's row, so
-/// that a torn or wrong row shows.
+/// Returns the number that a forwarding forwards to. This number is a function of the forwarding's
+/// key and end time, so that a check notices a torn or wrong row.
 #[inline]
 pub(super) fn forwarded_to(key: u64, end_time: u8) -> [u8; DIGITS] {
     let word = tarn_fabric::rng::mix(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(end_time));

@@ -1,7 +1,7 @@
-//! UpdateLocation: sets the location of the subscriber with a given number.
+//! The transaction UpdateLocation: sets the location of the subscriber with a given number.
 //!
-//! Invariant: the number is looked up in the same transaction, with two fetches, since the second's
-//! key is in the first's answer.
+//! Invariant: the transaction itself looks up the number. The transaction needs two fetches, because
+//! the result of the first fetch contains the key for the second fetch.
 
 use super::tables::{SUBSCRIBER, vlr_location};
 use super::{Found, subscriber_of};

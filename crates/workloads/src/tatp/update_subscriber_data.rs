@@ -1,6 +1,8 @@
-//! UpdateSubscriberData: sets a subscriber's first flag and the data of one of its facilities.
+//! The transaction UpdateSubscriberData: sets a subscriber's first flag and the data of one of its
+//! facilities.
 //!
-//! Invariant: both change or, if the subscriber has no such facility, neither.
+//! Invariant: the transaction changes both the flag and the data. If the subscriber has no such
+//! facility, it changes neither.
 
 use super::Found;
 use super::tables::{SPECIAL_FACILITY, SUBSCRIBER, bits, data_a, typed};

@@ -1,25 +1,27 @@
-//! Customers by last name: clause 2.5.2.2, case 2.
+//! Finds customers by last name: clause 2.5.2.2, case 2.
 //!
 //! Invariant: a last name means the customer in the middle of all customers of a district with this
-//! name, sorted by first name: position ⌈n/2⌉. These customers are found by a range read, protected
-//! like any other: a customer that is added or removed would abort the transaction.
+//! name, sorted by first name. The middle is position ⌈n/2⌉. A range read finds these customers. If
+//! another transaction adds or removes such a customer, the range read is no longer valid and its
+//! transaction aborts.
 
 use super::random::last_name;
 use super::tables::{CUSTOMER_BY_NAME, LAST_BYTES, district_prefix};
 use tarn_store::schema::Key;
 use tarn_engine::session::transaction::{Scan, ScanHandle, Transaction};
 
-/// A bound above any district's customers of one name: of 3,000, about 50 share the commonest name.
+/// An upper bound on the number of customers of a district with the same last name. Of 3,000
+/// customers, about 50 have the commonest name.
 const NAMESAKES_MAX: u32 = 512;
 
-/// Plans to find the customers with a name, by the name's number.
+/// Requests a range read of the customers with a last name. `name` is the number of the name.
 #[inline]
 pub(super) fn scan_names(tx: &mut Transaction<'_>, w: u32, d: u8, name: u32) -> ScanHandle {
     let prefix = district_prefix(w, d).bytes(&last_name(name), LAST_BYTES);
     tx.scan(CUSTOMER_BY_NAME, Scan::prefix(prefix).limit(NAMESAKES_MAX))
 }
 
-/// Returns the key of the customer in the middle; `None` if no customer has the name.
+/// Returns the key of the customer in the middle, or `None` if no customer has the last name.
 #[inline]
 pub(super) fn middle(tx: &Transaction<'_>, names: ScanHandle) -> Option<u64> {
     let count = tx.scanned(names).count();

@@ -1,11 +1,13 @@
-//! Delivery: clause 2.7.
+//! The transaction Delivery: clause 2.7.
 //!
-//! One transaction for all ten districts, run when it is requested. The specification lets it be
-//! queued and run later, and split into one for each district. It needs three fetches: the oldest
-//! new order of every district, by ten range reads of one entry; the new orders, which are deleted,
-//! and the orders; the lines and the customers.
+//! One transaction delivers in all ten districts, and runs when it is requested. The specification
+//! also allows a Delivery to be queued and run later, and to be split into one transaction per
+//! district. The transaction needs three fetches. The first fetch has ten range reads of one entry,
+//! which find the oldest new order of every district. The second fetch reads the rows of NEW-ORDER,
+//! which the transaction deletes, and the rows of ORDERS. The third fetch reads the orders' lines and
+//! customers.
 //!
-//! Invariant: a district without a new order is left alone (clause 2.7.4.2).
+//! Invariant: the transaction changes nothing in a district without a new order (clause 2.7.4.2).
 
 use super::Tally;
 use super::lines::lines_of;
@@ -26,7 +28,7 @@ const ORDER_CELLS: Cells = Cells(bit(o_c_id()) | bit(o_carrier_id()) | bit(o_lin
 const LINE_CELLS: Cells = Cells(bit(ol_delivery_d()) | bit(ol_amount()));
 const CUSTOMER_CELLS: Cells = Cells(bit(c_balance()) | bit(c_delivery_cnt()));
 
-/// An order that is delivered.
+/// An order that the transaction delivers.
 struct Delivered {
     key: u64,
     new_order: Handle,
@@ -59,7 +61,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Delivers the oldest orders; returns the keys of the orders delivered.
+/// Delivers the oldest new order of every district. Returns the keys of the delivered orders.
 async fn deliver(
     tx: &mut Transaction<'_>,
     wanted: &Wanted,
@@ -95,7 +97,8 @@ async fn deliver(
     Ok(orders.iter().filter(|it| tx.existed(it.new_order)).map(|it| it.key).collect())
 }
 
-/// Deletes the oldest new order of every district that has one; returns each with its order.
+/// Deletes the oldest new order of every district that has a new order. Returns each deleted new
+/// order together with its order.
 async fn oldest(tx: &mut Transaction<'_>, w: u32) -> Result<Vec<Delivered>, Failure> {
     let scan = |d: u8| {
         let (from, to) = oldest_bounds(w, d);

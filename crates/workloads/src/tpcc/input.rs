@@ -1,9 +1,11 @@
 //! The inputs of the five transactions: clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1.
 //!
-//! A terminal has a home warehouse (and for Stock-Level a home district) for as long as it runs. A
-//! workload draws without knowing the terminal: both are drawn for each transaction, uniformly.
+//! In the specification a terminal has a fixed home warehouse, and for Stock-Level a fixed home
+//! district. A workload draws inputs without knowing the terminal. So it draws the warehouse and the
+//! district anew for each transaction, uniformly.
 //!
-//! Invariant: an input decides everything but the date, so that a retry runs the same transaction.
+//! Invariant: an input decides everything about a transaction except the date. So a retry runs the
+//! same transaction.
 
 use super::profiles::Variant;
 use super::random::{NAME_CONSTANT_RUN, Nurand};
@@ -11,18 +13,18 @@ use super::scale::{DISTRICTS, LINES_MAX, LINES_MIN, Scale};
 use crate::distribution::Dice;
 use tarn_fabric::rng::Rng;
 
-/// One line to be ordered.
+/// One line of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Line {
-    /// The item; if it does not exist, the order is rolled back.
+    /// The number of the item. If the item does not exist, the order is rolled back.
     pub i_id: u32,
-    /// The warehouse that supplies it.
+    /// The warehouse that supplies the item.
     pub supply_w_id: u32,
-    /// 1 to 10.
+    /// The ordered quantity, 1 to 10.
     pub quantity: u8,
 }
 
-/// Up to fifteen lines.
+/// The lines of an order, up to fifteen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lines {
     lines: [Line; LINES_MAX as usize],
@@ -37,67 +39,67 @@ impl std::ops::Deref for Lines {
     }
 }
 
-/// How a customer is named.
+/// The way in which an input names a customer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Who {
-    /// By number.
+    /// The customer's number.
     Id(u32),
-    /// By the number of a last name, 0 to 999.
+    /// The number of the customer's last name, 0 to 999.
     Name(u32),
 }
 
-/// One transaction.
+/// The input of one transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// Enters an order.
     NewOrder {
-        /// Home warehouse.
+        /// The home warehouse.
         w_id: u32,
-        /// District, 1 to 10.
+        /// The number of the district, 1 to 10.
         d_id: u8,
-        /// Customer.
+        /// The number of the customer.
         c_id: u32,
         /// The ordered lines.
         lines: Lines,
     },
     /// Takes a customer's payment.
     Payment {
-        /// The warehouse where it is paid.
+        /// The warehouse that receives the payment.
         w_id: u32,
-        /// District, 1 to 10.
+        /// The number of the district, 1 to 10.
         d_id: u8,
         /// The customer's warehouse.
         c_w_id: u32,
         /// The customer's district.
         c_d_id: u8,
-        /// The customer.
+        /// The customer that pays.
         who: Who,
-        /// The amount: 1.00 to 5000.00.
+        /// The amount in cents, from 1.00 to 5000.00.
         cents: u32,
     },
     /// Reads a customer's newest order.
     OrderStatus {
-        /// Warehouse.
+        /// The number of the warehouse.
         w_id: u32,
-        /// District, 1 to 10.
+        /// The number of the district, 1 to 10.
         d_id: u8,
-        /// The customer.
+        /// The customer whose newest order is read.
         who: Who,
     },
     /// Delivers the oldest new order of every district.
     Delivery {
-        /// Warehouse.
+        /// The number of the warehouse.
         w_id: u32,
-        /// 1 to 10.
+        /// The number of the carrier, 1 to 10.
         carrier: u8,
     },
-    /// Counts the items of the last 20 orders of which little is left.
+    /// Counts the items of the last 20 orders whose stock is low.
     StockLevel {
-        /// Warehouse.
+        /// The number of the warehouse.
         w_id: u32,
-        /// District, 1 to 10.
+        /// The number of the district, 1 to 10.
         d_id: u8,
-        /// 10 to 20.
+        /// The quantity below which a stock counts as low, 10 to 20.
         threshold: u8,
     },
 }
@@ -107,7 +109,7 @@ pub(super) fn unused_item(items: u32) -> u32 {
     items + 1
 }
 
-/// Draws inputs.
+/// Draws the inputs of transactions.
 pub(super) struct Draws {
     warehouses: u32,
     items: u32,
@@ -138,7 +140,7 @@ impl Draws {
         }
     }
 
-    /// Draws a customer: six in ten by last name.
+    /// Draws a customer. In the specification six in ten customers are named by last name.
     fn customer(&self, variant: &Variant, rng: &mut Rng) -> Who {
         let mut dice = Dice::new(rng);
         match dice.roll(100) < variant.by_name_percent {
@@ -147,7 +149,8 @@ impl Draws {
         }
     }
 
-    /// Draws another warehouse; the same one if there is only one.
+    /// Draws a warehouse other than `home`. If the database has only one warehouse, the function
+    /// returns `home`.
     fn another_warehouse(&self, home: u32, dice: &mut Dice) -> u32 {
         if self.warehouses == 1 {
             return home;

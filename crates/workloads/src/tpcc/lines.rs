@@ -1,13 +1,14 @@
-//! The lines of orders.
+//! Reads the lines of orders.
 //!
 //! ORDER-LINE has no ordered index. An order's lines are numbered from 1 without a gap. The order's
-//! row, which is inserted and changed together with them, has their number. So the keys of a range
-//! of orders' lines are known from the orders, which are numbered without a gap as well. A range
-//! read would bring the same keys in the same round, and every New-Order would have to write ten
-//! more index entries.
+//! row contains the number of its lines. Transactions insert and change this row together with the
+//! lines. Orders are also numbered without a gap. So a transaction that has read some orders knows
+//! the keys of all their lines. A range read would return the same keys in the same round. But with
+//! an ordered index every New-Order would have to write ten more index entries.
 //!
-//! Invariant: nothing is guessed. An order that was read says which lines are read, both are
-//! validated together, and condition 6 of the checks compares the number with the lines.
+//! Invariant: a transaction reads an order first, and then reads exactly the lines that this order
+//! has. The transaction validates these orders and lines together. Condition 6 of the checks compares
+//! the number of lines in an order with its lines.
 
 use super::missing::Wanted;
 use super::scale::LINES_MAX;
@@ -18,7 +19,8 @@ use tarn_store::schema::Cells;
 use tarn_engine::session::transaction::Transaction;
 use tarn_engine::transaction::working_set::Handle;
 
-/// Fetches the lines of orders that were read, and shows each with the position of its order.
+/// Fetches the lines of orders that the transaction has read. Calls a function with each line and the
+/// position of the line's order.
 pub(super) async fn read_lines(
     tx: &mut Transaction<'_>,
     wanted: &Wanted,
@@ -40,7 +42,7 @@ pub(super) async fn read_lines(
     Ok(())
 }
 
-/// Returns the number of lines of an order that was read.
+/// Returns the number of lines of an order that the transaction has read.
 #[inline]
 pub(super) fn lines_of(
     tx: &Transaction<'_>,

@@ -1,14 +1,14 @@
-//! Rows that a transaction needs and that no transaction removes: warehouses, districts, customers,
-//! items, stocks, orders and their lines.
+//! Handles missing rows that a transaction needs and that no transaction ever removes: warehouses,
+//! districts, customers, items, stocks, orders and their lines.
 //!
-//! A try that misses such a row ends at once. It may have combined versions that never existed
-//! together. A commit would discover that, but there is nothing to commit. So the row is looked for
-//! once more, by a transaction that is validated: clause 2.3.6 requires that a missing row is
-//! detected and reported.
+//! A try that does not find such a row ends immediately. The try may have read versions that never
+//! existed together. A commit would discover such an inconsistent read, but this try does not commit.
+//! So another transaction, which is validated, reads the row once more. Clause 2.3.6 requires that a
+//! missing row is detected and reported.
 //!
-//! Invariant: a row counts as missing if a validated read does not find it either. A transaction
-//! that missed an existing row is run again, but not for ever. If it misses the same row again and
-//! again, its way of reading is broken, and is counted as such.
+//! Invariant: a row counts as missing if a validated read does not find it either. A transaction that
+//! did not find an existing row runs again, but not forever. If the transaction repeatedly does not
+//! find the same row, its reads are faulty, and the tally counts it as overlooking the row.
 
 use super::Tally;
 use std::cell::Cell;
@@ -19,23 +19,24 @@ use tarn_store::schema::{Cells, TableId};
 use tarn_engine::session::transaction::Transaction;
 use tarn_engine::transaction::working_set::Handle;
 
-/// The row that a try has missed, if any.
+/// The row that a try has not found, if the try has failed for this reason.
 #[derive(Default)]
 pub(super) struct Wanted {
     missed: Cell<Option<(TableId, u64)>>,
-    /// The existing row that was missed last, and how often in succession.
+    /// The last existing row that was not found, and how often in succession it was not found.
     overlooked: Cell<Option<((TableId, u64), u32)>>,
 }
 
-/// How often in succession a transaction may miss one existing row. The versions that it sees
-/// together change between two tries, so that this may happen once, and even twice.
+/// The number of successive tries in which a transaction may fail to find one existing row. A correct
+/// engine may cause one or even two such failures, because the versions that a transaction reads
+/// change between two tries.
 const OVERLOOKED_MAX: u32 = 5;
 
 impl Wanted {
-    /// Returns the row that was fetched, which must be there.
+    /// Returns the row that was fetched. The row must exist.
     ///
     /// # Errors
-    /// The row is missing: the transaction gives itself up.
+    /// The row was not found, so the transaction aborts itself.
     #[inline]
     pub(super) fn row<'a>(
         &self,
@@ -55,16 +56,17 @@ impl Wanted {
         tx.abort()
     }
 
-    /// Whether nothing was missed.
+    /// Returns whether the try has found all rows.
     pub(super) fn is_complete(&self) -> bool {
         self.missed.get().is_none()
     }
 
-    /// Says whether to run the failed transaction again. If not, the row is counted as missing, or
-    /// as overlooked.
+    /// Returns whether to run the failed transaction again. If the result is false, the function
+    /// counts the row as missing or as overlooked.
     ///
     /// # Errors
-    /// The failure itself, if no row was missed; a failure of the validated look.
+    /// If all rows were found, the error is `failure` itself. Otherwise an error is a failure of the
+    /// validated read.
     #[cold]
     pub(super) async fn is_again(
         &self,
@@ -139,7 +141,7 @@ mod tests {
         Coordinator::new(Rc::new(cx), 0, Retry::default())
     }
 
-    /// A planted way of reading that looks for a wrong row in every try.
+    /// Tests a planted fault: every try reads a wrong key.
     #[test]
     fn a_transaction_that_keeps_missing_an_existing_row_ends() {
         let mut by = coordinator();

@@ -1,21 +1,22 @@
 //! TPC-C: an order-entry company with warehouses, in nine tables and five transactions.
 //!
-//! Transaction Processing Performance Council, "TPC Benchmark C, Standard Specification", revision 5.11,
-//! February 2010. Clauses named in these files are of it.
+//! Transaction Processing Performance Council, "TPC Benchmark C, Standard Specification", revision
+//! 5.11, February 2010. The clauses that these files name are clauses of this specification.
 //!
-//! Where we differ, in every profile. Transactions are drawn without knowing the terminal, so the
-//! home warehouse, and Stock-Level's district, are drawn each time and not fixed for a terminal.
-//! Delivery runs when it is requested, not deferred. Stock-Level is serializable, not read
-//! committed. Screens are not drawn; the data that they would show is read and thrown away.
-//! `tables.rs` says how columns are packed, and that rows do not repeat their key as text;
-//! `lines.rs` says why ORDER-LINE has no ordered index. No result here is a TPC-C result: nothing
-//! was audited, and nothing is durable.
+//! All profiles differ from the specification in the following points. A workload draws inputs
+//! without knowing the terminal. So it draws the home warehouse, and Stock-Level's district, for each
+//! transaction. Delivery runs when it is requested, and is not deferred. Stock-Level is serializable,
+//! not read committed. Transactions read the data that a screen would show, and then drop the data.
+//! `tables.rs` says how columns are packed. Rows do not repeat their key as columns. `lines.rs` says
+//! why ORDER-LINE has no ordered index. No result of this workload is an official TPC-C result,
+//! because results were not audited and data is not durable.
 //!
-//! Keys sort as their parts; the warehouse is the critical field. Three indexes are ordered: customers by
-//! name, orders by customer, new orders by number. None of them is simulated by a column.
+//! Keys sort in the order of their parts. The warehouse is the critical field. Three indexes are
+//! ordered: customers by name, orders by customer, and new orders by number. No column of a table
+//! simulates one of these indexes.
 //!
-//! Invariant checked: the consistency conditions 1 to 12 of clause 3.3.2, on every row, and that stocks
-//! agree with the lines that were ordered from them.
+//! Invariant checked: the consistency conditions 1 to 12 of clause 3.3.2, checked on every row. The
+//! stocks also agree with the lines that were ordered from them.
 
 mod by_name;
 mod check;
@@ -56,30 +57,30 @@ use tarn_store::schema::{Cells, TableId, TableSchema};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
 
-/// The chosen variant.
+/// The benchmark TPC-C with the user's choices.
 pub struct Tpcc {
     scale: Scale,
     draws: Draws,
     variant: &'static Variant,
     critical: CriticalField,
-    /// Sessions of HISTORY that coordinators have taken.
+    /// The number of the next session of HISTORY that a coordinator will take.
     sessions: AtomicU64,
 }
 
 /// The field of the key by which locks are sharded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CriticalField {
-    /// The warehouse.
+    /// The locks are sharded by the warehouse.
     #[default]
     Warehouse,
-    /// The district's number within its warehouse.
+    /// The locks are sharded by the district's number within its warehouse.
     District,
-    /// The customer's number within its district.
+    /// The locks are sharded by the customer's number within its district.
     Customer,
 }
 
 impl CriticalField {
-    /// Returns its name in the specification.
+    /// Returns the field's name in the specification.
     pub fn name(self) -> &'static str {
         match self {
             CriticalField::Warehouse => "W_ID",
@@ -90,7 +91,7 @@ impl CriticalField {
 }
 
 impl Tpcc {
-    /// Makes its locks be sharded by another field than the warehouse.
+    /// Shards the locks of the tables by another field than the warehouse.
     pub fn sharded_by(self, critical: CriticalField) -> Tpcc {
         Tpcc { critical, ..self }
     }
@@ -182,14 +183,16 @@ impl Workload for Tpcc {
         ]
     }
 
-    /// A Delivery of ten orders of fifteen lines changes 180 records and the leaves that lead to them.
+    /// The longest transaction is a Delivery of ten orders with fifteen lines each. Such a Delivery
+    /// changes 180 records and the index leaves that lead to these records.
     fn log_bytes(&self) -> u64 {
         128 << 10
     }
 
     fn lines_per_transaction(&self) -> usize {
-        // Counted, of New-Order and Payment half and half: 82 READs of 7,331 bytes (docs/tpcc.md).
-        // Most are of a line or two each; inserts read one line of their bucket.
+        // In a measured mix of half New-Order and half Payment, a transaction has 82 READs of 7,331
+        // bytes in all (docs/tpcc.md). Most of these READs read one or two lines. An insert reads one
+        // line of its bucket.
         100
     }
 
@@ -222,7 +225,8 @@ impl Workload for Tpcc {
         Some(match *input {
             Input::NewOrder { w_id, .. } | Input::Payment { w_id, .. } => warehouse_key(w_id),
             Input::OrderStatus { w_id, d_id, who: Who::Id(c) } => customer_key(w_id, d_id, c),
-            // Only an index knows the customer: any customer of the warehouse serves.
+            // Only an index can find the customer of this input. Any customer of the warehouse has
+            // the same shard, so the function returns the key of customer 0.
             Input::OrderStatus { w_id, d_id, who: Who::Name(_) } => customer_key(w_id, d_id, 0),
             Input::Delivery { w_id, .. } => order_key(w_id, 1, 0),
             Input::StockLevel { w_id, d_id, .. } => district_key(w_id, d_id),

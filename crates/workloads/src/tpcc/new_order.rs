@@ -1,15 +1,17 @@
-//! New-Order: clause 2.4.
+//! The transaction New-Order: clause 2.4.
 //!
-//! Two fetches, of two rounds each: one to find the records, one to lock them and to read rows that
-//! lie apart. The first fetch brings the district, whose next order number is part of the keys of
-//! all inserted rows. It also brings the items, which no transaction changes. The second brings all
-//! else. If all were asked for at once, the stocks would be locked for two rounds longer. The
-//! warehouse's tax would be exposed two rounds longer to Payments, each of which overwrites the
-//! line beside it. The profile of measured systems asks line by line instead, as FORD's public code
-//! does: two fetches, and ten times two more.
+//! The transaction has two fetches of two rounds each. The first round of a fetch finds the records.
+//! The second round locks the records and reads rows that are stored outside of their slots. The
+//! first fetch reads the district, whose next order number is part of the keys of all inserted rows.
+//! The first fetch also reads the items, which no transaction changes. The second fetch reads all
+//! other records. If one fetch read all records together, the stocks would be locked for two rounds
+//! longer. The warehouse's tax would also be exposed for two rounds longer to Payments, which
+//! overwrite the memory line beside it. The profile of measured systems instead fetches one order
+//! line after the other, as FORD's public code does. This profile needs two fetches, and two more for
+//! each of the ten lines.
 //!
-//! Invariant: an order that names an item which does not exist changes nothing. Its other lines are
-//! entered before it is rolled back (clauses 2.4.2.2, 2.4.2.3).
+//! Invariant: an order that names an item which does not exist changes nothing. The transaction
+//! enters the order's other lines before it is rolled back (clauses 2.4.2.2, 2.4.2.3).
 
 use super::Tally;
 use super::input::{Line, Lines};
@@ -34,13 +36,13 @@ const fn bit(column: ColumnId) -> u64 {
     1 << column.0
 }
 
-/// The ordering customer, and the date.
+/// The customer that orders, and the date.
 #[derive(Clone, Copy)]
 pub(super) struct Buyer {
     pub(super) w: u32,
     pub(super) d: u8,
     pub(super) c: u32,
-    /// The number of the item that does not exist.
+    /// An item number that no item has.
     pub(super) i_unused: u32,
     pub(super) date: u32,
 }
@@ -135,10 +137,11 @@ async fn order(
     }
 }
 
-/// Like [`order`], but one record after the other, as in the public code of FORD
-/// (`workload/tpcc/tpcc_txn.cc`), which later papers measured. It fetches warehouse, district and
-/// customer, then the order. For each line it fetches item and stock and then, in a fetch of its
-/// own, the line's row. The district is locked for two fetches a line.
+/// Like [`order`], but fetches one record after the other, as in the public code of FORD
+/// (`workload/tpcc/tpcc_txn.cc`), which later papers measured. The function first fetches the
+/// warehouse, the district and the customer, and then the order. For each line it fetches the item
+/// and the stock, and then the line's row in a separate fetch. So the district stays locked for two
+/// fetches per line.
 async fn order_line_by_line(
     tx: &mut Transaction<'_>,
     wanted: &Wanted,
@@ -176,7 +179,7 @@ async fn order_line_by_line(
     }
 }
 
-/// Returns the lines whose items exist: the last line may name an item that does not.
+/// Returns the lines whose items exist. The last line may name an item that does not exist.
 fn real(buyer: Buyer, lines: &Lines) -> &[Line] {
     match lines.split_last() {
         Some((last, others)) if last.i_id == buyer.i_unused => others,
@@ -188,7 +191,7 @@ fn stock_cells(d: u8) -> Cells {
     STOCK_CELLS.union(Cells::one(s_dist(d)))
 }
 
-/// The records that an order has once.
+/// The records that a New-Order needs once, not once per line.
 struct Head {
     warehouse: Handle,
     district: Handle,
@@ -196,7 +199,7 @@ struct Head {
     order: Handle,
 }
 
-/// Computes the total, and writes the order's own row.
+/// Computes the total amount of the order, and writes the order's own row.
 #[inline]
 fn enter_order(
     tx: &mut Transaction<'_>,
@@ -211,7 +214,7 @@ fn enter_order(
     let customer = wanted.row(tx, (CUSTOMER, customer_key(w, d, c)), customer)?;
     std::hint::black_box((customer.bytes(c_last()), customer.bytes(c_credit())));
     let district = wanted.row(tx, (DISTRICT, district_key(w, d)), district)?;
-    // (1 - C_DISCOUNT) * (1 + W_TAX + D_TAX), in hundred-millionths.
+    // The factor (1 - C_DISCOUNT) * (1 + W_TAX + D_TAX), in hundred-millionths.
     let taxes = warehouse.u64(w_tax()) + district.u64(d_tax());
     let rates = (10_000 - customer.u64(c_discount())) * (10_000 + taxes);
     shown.total_cents = shown.total_cents * rates / 100_000_000;
@@ -222,7 +225,7 @@ fn enter_order(
     Ok(())
 }
 
-/// Takes the district's next order number.
+/// Returns the district's next order number, and increments the number in the district.
 #[inline]
 fn next_order(
     tx: &mut Transaction<'_>,
@@ -250,7 +253,8 @@ fn enter_line(
     let from = wanted.row(tx, (STOCK, key), stock)?;
     let cents = u64::from(line.quantity) * found.u64(i_price());
     shown.total_cents += cents;
-    // The brand is B only if both texts say so: the second is read only if the first does.
+    // The brand is B only if both texts contain ORIGINAL. So the code reads the second text only if
+    // the first text contains ORIGINAL.
     shown.brand +=
         u32::from(is_original(found.bytes(i_data())) && is_original(from.bytes(s_data())));
     let mut dist_info = [0; 24];
@@ -264,8 +268,8 @@ fn enter_line(
     Ok(())
 }
 
-/// Takes a line's quantity from a stock. A stock that falls below 10 is filled up by 91 (clause
-/// 2.4.2.2).
+/// Subtracts a line's quantity from a stock. If the stock would fall below 10, the function adds 91
+/// (clause 2.4.2.2).
 #[inline]
 fn take_from_stock(tx: &mut Transaction<'_>, stock: Handle, quantity: u8, is_remote: bool) {
     let Some(row) = tx.get(stock) else { return };

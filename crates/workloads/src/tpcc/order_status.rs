@@ -1,10 +1,11 @@
-//! Order-Status: clause 2.6.
+//! The transaction Order-Status: clause 2.6.
 //!
-//! Three fetches, four by last name: first, if need be, the customer's number. Then the customer
-//! and, by a backward range read of one entry, the newest order's key; the order; its lines, whose
-//! number the order has.
+//! The transaction needs three fetches, or four if the input names the customer by last name. The
+//! additional first fetch finds the customer's number. The next fetch reads the customer, and finds
+//! the newest order's key by a backward range read of one entry. The next fetch reads the order,
+//! which contains the number of its lines. The last fetch reads the lines of this order.
 //!
-//! Invariant: read-only.
+//! Invariant: the transaction is read-only.
 
 use super::Tally;
 use super::by_name::{middle, scan_names};
@@ -47,7 +48,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Returns the customer's balance and the amount of the newest order.
+/// Returns the customer's balance and the amount of the customer's newest order.
 async fn status(
     tx: &mut Transaction<'_>,
     wanted: &Wanted,
@@ -70,7 +71,8 @@ async fn status(
     let row = wanted.row(tx, (CUSTOMER, key), customer)?;
     std::hint::black_box((row.bytes(c_first()), row.bytes(c_middle()), row.bytes(c_last())));
     let balance = row.i64(c_balance());
-    // Every customer has ordered once before the run.
+    // Every customer has an order, because the initial population contains one order of each
+    // customer.
     let Some(Key::Word(order)) = tx.scanned(newest).next().map(|entry| entry.record) else {
         return tx.abort();
     };

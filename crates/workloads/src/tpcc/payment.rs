@@ -1,11 +1,13 @@
-//! Payment: clause 2.5.
+//! The transaction Payment: clause 2.5.
 //!
-//! One fetch brings all, because HISTORY's key is generated and known beforehand: two rounds, one
-//! to find the records, one to lock them. A customer that is given by last name needs a range read
-//! first, with one round more. The range read goes alone: so the warehouse, through which all of
-//! its Payments go, is locked no longer than for a customer given by number.
+//! One fetch of two rounds reads all records, because the generated key of the HISTORY row is known
+//! beforehand. The first round finds the records, and the second round locks them. If the input names
+//! the customer by last name, a range read must find the customer first, which takes one more round.
+//! The range read is a separate fetch. So the warehouse, which all of its Payments lock, is locked no
+//! longer than for a customer named by number.
 //!
-//! Invariant: the district, the warehouse and HISTORY gain the amount that the customer pays.
+//! Invariant: the transaction adds the amount that the customer pays to the district, to the
+//! warehouse and to HISTORY.
 
 use super::Tally;
 use super::by_name::{middle, scan_names};
@@ -23,15 +25,15 @@ const fn bit(column: ColumnId) -> u64 {
     1 << column.0
 }
 
-/// Returns the five columns of an address.
+/// Returns the mask of the five columns of an address.
 const fn address(first: u8) -> u64 {
     0b1_1111 << first
 }
 
 const WAREHOUSE_CELLS: Cells = Cells(bit(w_name()) | bit(w_ytd()) | address(W_ADDRESS));
 const DISTRICT_CELLS: Cells = Cells(bit(d_name()) | bit(d_ytd()) | address(D_ADDRESS));
-/// `C_DATA` is used only for customers with bad credit, but cells cannot be added to a locked row
-/// later.
+/// The cells of the customer that a Payment requests. Only customers with bad credit need `C_DATA`,
+/// but a transaction cannot request further cells of a locked row later.
 const CUSTOMER_CELLS: Cells = Cells(
     bit(c_balance())
         | bit(c_ytd_payment())
@@ -57,7 +59,7 @@ pub(super) struct Paid {
     pub(super) c_d: u8,
     pub(super) who: Who,
     pub(super) cents: u32,
-    /// The key of its row of HISTORY.
+    /// The key of the payment's row of HISTORY.
     pub(super) history: u64,
     pub(super) date: u32,
 }
@@ -109,7 +111,8 @@ async fn pay(tx: &mut Transaction<'_>, wanted: &Wanted, paid: Paid) -> Result<()
     Ok(())
 }
 
-/// Adds the amount to warehouse and district; returns both names, which HISTORY keeps.
+/// Adds the amount to the warehouse and to the district. Returns the names of warehouse and district,
+/// which the HISTORY row contains.
 #[inline]
 fn receive(
     tx: &mut Transaction<'_>,
@@ -132,7 +135,8 @@ fn receive(
     Ok(data)
 }
 
-/// Reduces the customer's balance; if the customer has bad credit, notes the payment in `C_DATA`.
+/// Reduces the customer's balance. If the customer has bad credit, the function also writes the
+/// payment into `C_DATA`.
 #[inline]
 fn charge(
     tx: &mut Transaction<'_>,
@@ -156,13 +160,13 @@ fn charge(
     Ok(())
 }
 
-/// Returns the old text with the payment in front; the text loses its end.
+/// Returns the text of the payment followed by the old text. The end of the old text is cut off.
 fn note(data: &[u8], c: u32, paid: Paid) -> [u8; CUSTOMER_DATA_BYTES] {
     let mut noted = [0; CUSTOMER_DATA_BYTES];
     let Paid { w, d, c_w, c_d, cents, .. } = paid;
     let (whole, part) = (cents / 100, cents % 100);
     let mut rest = &mut noted[..];
-    // Six numbers never fill 500 bytes.
+    // The text of six numbers is shorter than 500 bytes.
     let _ = write!(rest, "{c} {c_d} {c_w} {d} {w} {whole}.{part:02} ");
     let len = rest.len();
     rest.copy_from_slice(&data[..len]);

@@ -1,7 +1,7 @@
 //! The initial population: clause 4.3.3.
 //!
-//! Invariant: every row is a function of its key and the scale, so that loaders agree without
-//! talking. Sums and counts of related rows agree before the first transaction (clause 3.3.2).
+//! Invariant: every row is a function of its key and the scale, so loaders agree without
+//! communication. Sums and counts of related rows agree before the first transaction (clause 3.3.2).
 
 use super::random::{NAME_CONSTANT_LOAD, Nurand, Text, last_name, noise};
 use super::scale::{DISTRICTS, FIRST_PAYMENT_CENTS, Scale, loaded_lines};
@@ -13,16 +13,17 @@ use tarn_store::schema::ColumnId;
 
 /// The date of all loaded rows: one second after day zero.
 pub(super) const LOADED_AT: u32 = 1;
-/// Rates are 0 to 20 %, discounts 0 to 50 %, in ten-thousandths.
+/// The largest tax rate and the largest discount, in ten-thousandths. Tax rates are 0 to 20 %, and
+/// discounts are 0 to 50 %.
 const TAX_MAX: u64 = 2_000;
 const DISCOUNT_MAX: u64 = 5_000;
 const CREDIT_LIMIT_CENTS: i64 = 5_000_000;
-/// The quantity of every loaded line.
+/// The quantity of every loaded order line.
 const LOADED_QUANTITY: u64 = 5;
-/// The session of HISTORY that no run uses.
+/// The session of the loaded rows of HISTORY. No run uses this session.
 pub(super) const LOADED_SESSION: u64 = 0;
 
-/// Gives every row to the loader.
+/// Passes every row of the initial population to the loader.
 pub(super) async fn load(scale: &Scale, loader: &mut Loader<'_>) -> Result<(), Failure> {
     for i in 1..=scale.items {
         loader.insert(ITEM, u64::from(i), |row| fill_item(row, i)).await?;
@@ -63,7 +64,7 @@ async fn load_district(
     Ok(())
 }
 
-/// Returns a permutation of the customers (Fisher and Yates; Durstenfeld, CACM 1964).
+/// Returns a random permutation of the customers (Fisher and Yates; Durstenfeld, CACM 1964).
 fn shuffled(customers: u32, key: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (1..=customers).collect();
     for left in (1..order.len()).rev() {
@@ -136,7 +137,7 @@ fn fill_stock(row: &mut RowMut<'_>, key: u64) {
     }
 }
 
-/// Returns the initial quantity of a stock: 10 to 100.
+/// Returns the initial quantity of a stock, which is 10 to 100.
 pub(super) fn loaded_quantity(stock: u64) -> u64 {
     10 + noise(stock, 0x34).roll(91)
 }
@@ -150,7 +151,7 @@ fn fill_district(row: &mut RowMut<'_>, key: u64, scale: &Scale) {
     fill_address(row, D_ADDRESS, &mut text);
 }
 
-/// Returns the number of a loaded customer's last name.
+/// Returns the number of the last name of a loaded customer.
 fn name_of(key: u64, c: u32, scale: &Scale, names: Nurand) -> u32 {
     match c <= scale.names() {
         true => c - 1,

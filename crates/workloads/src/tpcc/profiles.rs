@@ -1,7 +1,7 @@
-//! TPC-C's profiles: the benchmark's own, and those of papers.
+//! TPC-C's profiles: the benchmark's own profile, and the profiles of papers.
 //!
-//! Invariant: every deviation from the benchmark's own definition is in the profile's note, except
-//! for those that all profiles share, which `tpcc/mod.rs` names.
+//! Invariant: the note of each profile names every deviation from the benchmark's own definition.
+//! `tpcc/mod.rs` names the deviations that all profiles share.
 
 use super::scale::Sizes;
 use crate::distribution::Mix;
@@ -11,25 +11,26 @@ pub(super) struct Variant {
     pub(super) profile: Profile,
     pub(super) sizes: Sizes,
     pub(super) mix: &'static Mix,
-    /// Percentage of customers that Payment and Order-Status look for by last name.
+    /// The percentage of Payments and Order-Statuses that find their customer by last name.
     pub(super) by_name_percent: u64,
-    /// Percentage of payments by customers of another warehouse.
+    /// The percentage of payments by customers of another warehouse.
     pub(super) remote_payment_percent: u64,
-    /// Percentage of lines that another warehouse supplies.
+    /// The percentage of order lines that another warehouse supplies.
     pub(super) remote_line_percent: u64,
-    /// Percentage of New-Orders that name an item which does not exist.
+    /// The percentage of New-Orders that name an item which does not exist.
     pub(super) rollback_percent: u64,
-    /// Whether terminals wait: keying and thinking.
+    /// Whether terminals wait for keying and thinking between transactions.
     pub(super) waits: bool,
-    /// Whether a New-Order asks for one record after the other.
+    /// Whether a New-Order fetches one record after the other.
     pub(super) is_line_by_line: bool,
 }
 
-/// New-Order, Payment, Order-Status, Delivery, Stock-Level.
+/// The shares in percent of New-Order, Payment, Order-Status, Delivery and Stock-Level.
 const SPEC_MIX: &Mix = &Mix::new(&[45, 43, 4, 4, 4]);
 const HALVES: &Mix = &Mix::new(&[50, 50, 0, 0, 0]);
 const CREST_CODE: &Mix = &Mix::new(&[50, 46, 4, 0, 0]);
-/// 45/40/4/4/4 of 97, in whole percents.
+/// The shares 45/40/4/4/4 that papers print. The sum of these shares is 97, so the constant has the
+/// shares divided by 97, in whole percents.
 const AS_PRINTED: &Mix = &Mix::new(&[47, 41, 4, 4, 4]);
 
 const fn spec(name: &'static str, note: &'static str, warehouses: u64) -> Variant {

@@ -1,13 +1,13 @@
 //! TPC-C's random numbers and texts: clauses 2.1.6, 4.3.2 and 4.3.3.
 //!
-//! Invariant: loaded values are functions of keys alone; the draws of a run come from its
+//! Invariant: loaded values are functions only of keys. The random draws of a run come from the run's
 //! generator.
 
 use super::tables::LAST_BYTES;
 use crate::distribution::Dice;
 use tarn_fabric::rng::mix;
 
-/// Returns a word of noise about a row.
+/// Returns dice from a hash of a row's key. Different values of `about` give different dice.
 pub(super) fn noise(key: u64, about: u64) -> Dice {
     Dice::from_word(mix(key ^ mix(about + 0x7bcc)))
 }
@@ -15,19 +15,20 @@ pub(super) fn noise(key: u64, about: u64) -> Dice {
 /// NURand(A, x, y): non-uniform numbers from x to y (clause 2.1.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Nurand {
-    /// A.
+    /// The constant A of NURand.
     spread: u64,
-    /// C.
+    /// The constant C of NURand.
     constant: u64,
-    /// x.
+    /// The smallest possible result, x.
     from: u64,
-    /// y - x + 1.
+    /// The number of possible results, y - x + 1.
     range: u64,
 }
 
 impl Nurand {
-    /// A is 2^k - 1, with the largest 2^k of at most `range * 1000 / per_thousand`: it keeps about
-    /// the specified ratio to the range. C is `constant`, brought below A.
+    /// Creates a NURand for a range of any size. A is 2^k - 1, where 2^k is the largest power of two
+    /// up to `range * 1000 / per_thousand`. So the ratio of A to the range is about the specified
+    /// ratio. C is `constant`, reduced to a value below A.
     pub(super) fn scaled(from: u64, range: u32, per_thousand: u64, constant: u64) -> Nurand {
         let about = (u64::from(range) * 1_000 / per_thousand).max(1);
         let spread = (1 << about.ilog2()) - 1;
@@ -40,7 +41,7 @@ impl Nurand {
         self.spread
     }
 
-    /// Draws a number.
+    /// Draws a number by NURand.
     #[inline]
     pub(super) fn draw(&self, dice: &mut Dice) -> u32 {
         let low = dice.roll(self.spread + 1);
@@ -49,15 +50,16 @@ impl Nurand {
     }
 }
 
-/// C for last names, while loading. While running, C differs by 100. Clause 2.1.6.1 allows a
-/// difference of 65 to 119, but neither 96 nor 112.
+/// The constant C for last names while loading. The constant C of a run differs from this one by 100.
+/// Clause 2.1.6.1 allows a difference of 65 to 119, except 96 and 112.
 pub(super) const NAME_CONSTANT_LOAD: u64 = 123;
 pub(super) const NAME_CONSTANT_RUN: u64 = NAME_CONSTANT_LOAD + 100;
 
 const SYLLABLES: [&[u8]; 10] =
     [b"BAR", b"OUGHT", b"ABLE", b"PRI", b"PRES", b"ESE", b"ANTI", b"CALLY", b"ATION", b"EING"];
 
-/// The last name of a number from 0 to 999, padded: a syllable for each digit.
+/// Returns the padded last name for a number from 0 to 999. The name has one syllable for each digit
+/// of the number.
 #[inline]
 pub(super) fn last_name(number: u32) -> [u8; LAST_BYTES] {
     let mut name = [0; LAST_BYTES];
@@ -70,7 +72,8 @@ pub(super) fn last_name(number: u32) -> [u8; LAST_BYTES] {
     name
 }
 
-/// Text of any length: dice that are thrown anew whenever a word is used up.
+/// A source of random text of any length. The source takes a new word for its dice whenever the old
+/// word is used up.
 pub(super) struct Text {
     state: u64,
     dice: Dice,
@@ -78,11 +81,12 @@ pub(super) struct Text {
 }
 
 const SYMBOLS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Number of symbols drawn from one word: 62^7 is below 2^44.
+/// The number of symbols that are drawn from one word. Seven symbols are possible because 62^7 is
+/// below 2^44.
 const SYMBOLS_A_WORD: u32 = 7;
 
 impl Text {
-    /// Begins a text about a row.
+    /// Creates the source of random text for a row. Different values of `about` give different texts.
     pub(super) fn new(key: u64, about: u64) -> Text {
         Text { state: mix(key ^ mix(about + 0x7e87)), dice: Dice::from_word(0), left: 0 }
     }
@@ -97,16 +101,16 @@ impl Text {
         self.dice.roll(sides)
     }
 
-    /// Draws a number of `least..=most`.
+    /// Draws a number from `least..=most`.
     pub(super) fn number(&mut self, least: u64, most: u64) -> u64 {
-        // A word of its own, because it may have many sides.
+        // This draw uses a new word, because the number of sides may be large.
         self.left = 0;
         let number = least + self.roll(most - least + 1);
         self.left = 0;
         number
     }
 
-    /// Whether one of `sides` sides comes up.
+    /// Returns true with the probability 1 / `sides`.
     pub(super) fn one_in(&mut self, sides: u64) -> bool {
         self.number(1, sides) == 1
     }
@@ -120,21 +124,21 @@ impl Text {
         len
     }
 
-    /// Draws a text of its own: `least` to `N` letters and digits, padded.
+    /// Draws a text of `least` to `N` letters and digits, padded to `N` bytes.
     pub(super) fn text<const N: usize>(&mut self, least: usize) -> [u8; N] {
         let mut text = [0; N];
         self.letters(&mut text, least);
         text
     }
 
-    /// Draws `N` digits (n-string).
+    /// Draws `N` digits (an n-string of TPC-C).
     pub(super) fn digits<const N: usize>(&mut self) -> [u8; N] {
         let mut digits = [0; N];
         digits.fill_with(|| b'0' + self.roll(10) as u8);
         digits
     }
 
-    /// Draws 26 to 50 letters and digits; in one text of ten, they contain ORIGINAL.
+    /// Draws a text of 26 to 50 letters and digits. One text in ten contains ORIGINAL.
     pub(super) fn data(&mut self) -> [u8; 50] {
         let mut data = [0; 50];
         let len = self.letters(&mut data, 26);
@@ -154,10 +158,10 @@ impl Text {
 
 const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
-/// Whether ORIGINAL is in the text.
+/// Returns whether the text contains ORIGINAL.
 #[inline]
 pub(super) fn is_original(text: &[u8]) -> bool {
-    // Compares words: a comparison of slices is a call.
+    // The code compares words, because a comparison of slices would be a function call.
     let wanted = u64::from_le_bytes(*ORIGINAL);
     text.windows(8).any(|part| part.try_into().is_ok_and(|part| u64::from_le_bytes(part) == wanted))
 }

@@ -1,10 +1,11 @@
-//! Stock-Level: clause 2.8.
+//! The transaction Stock-Level: clause 2.8.
 //!
-//! Four fetches: the district; its last 20 orders; their lines; the stocks of the items in them,
-//! each once. The specification allows read committed here; this one is serializable like all
-//! others.
+//! The transaction needs four fetches. The fetches read the district, the district's last 20 orders,
+//! the lines of these orders, and the stocks of the items in these lines. The transaction reads each
+//! stock only once. The specification allows Stock-Level to run as read committed. This
+//! implementation of Stock-Level is serializable, like all other transactions.
 //!
-//! Invariant: read-only.
+//! Invariant: the transaction is read-only.
 
 use super::Tally;
 use super::lines::read_lines;
@@ -16,7 +17,7 @@ use tarn_store::schema::Cells;
 use tarn_engine::session::transaction::Transaction;
 use tarn_engine::transaction::working_set::Handle;
 
-/// The number of orders that it looks at.
+/// The number of orders that the transaction reads.
 const ORDERS_SEEN: u32 = 20;
 
 #[inline]
@@ -43,7 +44,7 @@ pub(super) async fn run(
     }
 }
 
-/// Counts the different items of the last orders whose stock is below the threshold.
+/// Counts the different items in the last orders whose stock is below the threshold.
 async fn count(
     tx: &mut Transaction<'_>,
     wanted: &Wanted,

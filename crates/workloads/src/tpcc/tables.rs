@@ -1,20 +1,22 @@
-//! TPC-C's nine tables: ids, columns, keys, indexes.
+//! TPC-C's nine tables: their ids, columns, keys and indexes.
 //!
-//! Clause 1.3 of the specification, revision 5.11. Every column is there, in one of three forms:
-//! * a column that is part of the primary key is stored in the key alone;
-//! * a number has the fewest bytes that hold its range; the customer's and the stock's counters have
-//!   four, because a run may count further than four digits;
-//! * money is cents; a rate is ten-thousandths; a date is whole seconds, 0 for null; text has its
-//!   full width, padded with zeros.
+//! The tables implement clause 1.3 of the specification, revision 5.11. Every specified column
+//! exists, in one of three forms:
+//! * a column that is part of the primary key is stored only in the key;
+//! * a number has the fewest bytes that hold its range. The customer's and the stock's counters have
+//!   four bytes, because a run may count further than four digits;
+//! * money is in cents, a rate is in ten-thousandths, and a date is in whole seconds, where 0 means
+//!   null. Text has its full width and is padded with zeros.
 //!
-//! `O_OL_CNT` and `O_ALL_LOCAL` share a byte, which makes an order 8 bytes: half a line with its
-//! head. Order lines and history rows fill one line each. A new order is only its key. A table
-//! needs a column, so it has a byte that is always 0. Columns that one transaction uses together
-//! lie together, because rows of several lines are read line by line.
+//! `O_OL_CNT` and `O_ALL_LOCAL` share a byte, so an order has 8 bytes, and fills half a memory line
+//! together with its head. An order line fills one memory line, and so does a history row. A new
+//! order has only a key. A table needs at least one column, so the table of new orders has a column
+//! of one byte that is always 0. Columns that one transaction uses together are adjacent, because
+//! transactions read long rows line by line.
 //!
-//! Invariant: a key is injective in its parts and sorts as they do. The warehouse is its highest 24
-//! bits in every table except ITEM, which has no warehouse. So all rows of a warehouse can share a
-//! shard.
+//! Invariant: different parts always give different keys, and keys sort in the order of their parts.
+//! In every table except ITEM, which has no warehouse, the highest 24 bits of a key are the
+//! warehouse. So all rows of a warehouse can be in the same shard.
 //!
 //! ```text
 //!            63        40 | 39  36 | 35              4 | 3    0
@@ -43,33 +45,33 @@ pub(super) const ORDER_LINE: TableId = TableId(6);
 pub(super) const ITEM: TableId = TableId(7);
 pub(super) const STOCK: TableId = TableId(8);
 
-/// Customers by warehouse, district, last name, first name.
+/// The index of customers by warehouse, district, last name, first name.
 pub(super) const CUSTOMER_BY_NAME: IndexId = IndexId(0);
-/// New orders by warehouse, district, number.
+/// The index of new orders by warehouse, district, number.
 pub(super) const NEW_ORDER_OLDEST: IndexId = IndexId(1);
-/// Orders by warehouse, district, customer, number.
+/// The index of orders by warehouse, district, customer, number.
 pub(super) const ORDERS_BY_CUSTOMER: IndexId = IndexId(2);
 
 const WAREHOUSE_SHIFT: u32 = 40;
 const DISTRICT_SHIFT: u32 = 36;
 const ORDER_SHIFT: u32 = 4;
 const SESSION_SHIFT: u32 = 20;
-/// The critical field.
+/// The bits of the warehouse in a key. The warehouse is the critical field.
 const WAREHOUSE_BITS: u64 = u64::MAX << WAREHOUSE_SHIFT;
-/// The district's bits of those keys that have it.
+/// The bits of the district in keys that contain a district.
 const DISTRICT_BITS: u64 = 0xf << DISTRICT_SHIFT;
-/// The customer's bits of a customer's key.
+/// The bits of the customer's number in a customer's key.
 const CUSTOMER_BITS: u64 = (1 << DISTRICT_SHIFT) - 1;
-/// Rows of one session of HISTORY.
+/// The number of rows of one session of HISTORY.
 pub(super) const SESSION_ROWS: u64 = 1 << SESSION_SHIFT;
-/// Sessions of HISTORY.
+/// The number of sessions of HISTORY.
 pub(super) const SESSIONS: u64 = 1 << (WAREHOUSE_SHIFT - SESSION_SHIFT);
 
-/// Width of a last name.
+/// The width of a last name in bytes.
 pub(super) const LAST_BYTES: usize = 16;
-/// Width of `C_DATA`.
+/// The width of `C_DATA` in bytes.
 pub(super) const CUSTOMER_DATA_BYTES: usize = 500;
-/// Width of `H_DATA`.
+/// The width of `H_DATA` in bytes.
 pub(super) const HISTORY_DATA_BYTES: usize = 24;
 
 macro_rules! columns {
@@ -102,23 +104,23 @@ columns! {
     s_quantity = 0, s_ytd = 1, s_order_cnt = 2, s_remote_cnt = 3, s_data = 4,
 }
 
-/// `S_DIST_01` to `S_DIST_10`.
+/// Returns the column of a district, from `S_DIST_01` to `S_DIST_10`.
 #[inline]
 pub(super) const fn s_dist(district: u8) -> ColumnId {
     ColumnId(4 + district)
 }
 
-/// Columns of an address.
+/// The columns of an address.
 pub(super) const ADDRESS: [(&str, u16); 5] =
     [("street_1", 20), ("street_2", 20), ("city", 20), ("state", 2), ("zip", 9)];
-/// First column of the warehouse's address.
+/// The first column of the warehouse's address.
 pub(super) const W_ADDRESS: u8 = 3;
-/// First column of the district's address.
+/// The first column of the district's address.
 pub(super) const D_ADDRESS: u8 = 4;
-/// First column of the customer's address.
+/// The first column of the customer's address.
 pub(super) const C_ADDRESS: u8 = 11;
 
-/// All tables, in the order of their ids.
+/// Returns the schemas of all tables, in the order of their ids.
 pub(super) fn schemas(scale: &Scale) -> Vec<TableSchema> {
     let rows = scale.expected_rows();
     let table = |id: TableId, name| {
@@ -140,8 +142,8 @@ pub(super) fn schemas(scale: &Scale) -> Vec<TableSchema> {
     ]
 }
 
-/// Returns the same schemas with locks sharded by another field; a table without this field has its
-/// locks sharded by its whole key.
+/// Returns the same schemas with locks sharded by another field. The locks of a table without this
+/// field are sharded by the whole key.
 pub(super) fn schemas_by(scale: &Scale, field: CriticalField) -> Vec<TableSchema> {
     let in_district = [DISTRICT, CUSTOMER, NEW_ORDER, ORDERS, ORDER_LINE];
     let bits = |id: TableId| match field {
@@ -154,26 +156,31 @@ pub(super) fn schemas_by(scale: &Scale, field: CriticalField) -> Vec<TableSchema
     (0..).zip(schemas(scale)).map(with).collect()
 }
 
-/// Warehouse and district of a key: 28 bits, which an index stores in 4 bytes.
+/// The part of an index key that contains the warehouse and the district. An index stores these 28
+/// bits in 4 bytes.
 const DISTRICT_PART: IndexPart = IndexPart::KeyBits { shift: DISTRICT_SHIFT as u8, bits: 28 };
-/// An order's number in its key.
+/// The part of an index key that contains an order's number.
 const NUMBER_PART: IndexPart = IndexPart::KeyBits { shift: ORDER_SHIFT as u8, bits: 32 };
 
-/// The beginning of the keys of a district in an index that starts with [`DISTRICT_PART`].
+/// Returns the common prefix of the keys of a district in an index that starts with
+/// [`DISTRICT_PART`].
 #[inline]
 pub(super) fn district_prefix(w: u32, d: u8) -> IndexKey {
     IndexKey::new().u32((district_key(w, d) >> DISTRICT_SHIFT) as u32)
 }
 
-/// Returns the first and the last possible key of a district's new orders. An order's key is sorted
-/// whole, and only its first 28 bits are the district: a prefix would have three and a half bytes.
+/// Returns the first and the last possible key of a district's new orders. The index sorts whole keys
+/// of orders, and only the first 28 bits of a key name the district. A common prefix would need three
+/// and a half bytes, so the function returns two bounds instead.
 pub(super) fn oldest_bounds(w: u32, d: u8) -> (IndexKey, IndexKey) {
     let (first, last) = (order_key(w, d, 0), line_key(order_key(w, d, u32::MAX), 0xf));
     (IndexKey::new().u64(first), IndexKey::new().u64(last))
 }
 
-/// Returns the bytes that are laid out for a warehouse's rows. These are two slots a record with
-/// their share of the bucket's head, and the rows that lie apart. Indexes and ITEM are left out.
+/// Returns the number of bytes of memory that is reserved for a warehouse's rows. For each record the
+/// reserved memory has two slots, with their share of the bucket's head. The reserved memory also
+/// contains the rows that are stored outside of their slots. The number does not include indexes and
+/// ITEM.
 pub(super) fn bytes_per_warehouse(scale: &Scale) -> u64 {
     let options = Options::default();
     let bytes = |schema: &TableSchema| {
@@ -186,7 +193,7 @@ pub(super) fn bytes_per_warehouse(scale: &Scale) -> u64 {
     all.map(|(schema, rows)| rows * bytes(&schema)).sum::<u64>() / u64::from(scale.warehouses)
 }
 
-/// Adds the columns of an address.
+/// Adds the columns of an address to a schema.
 fn with_address(schema: TableSchema, prefix: &str) -> TableSchema {
     ADDRESS.iter().fold(schema, |schema, (name, width)| {
         schema.column(&format!("{prefix}_{name}"), ColumnType::Bytes(*width))
@@ -205,7 +212,8 @@ fn district(table: TableSchema) -> TableSchema {
     with_address(table.column("d_name", Bytes(10)), "d")
 }
 
-/// The first line has all columns that New-Order uses, and most of those that Payment uses.
+/// Returns the schema of customers. The first line of a row has all columns that New-Order uses, and
+/// most of those that Payment uses.
 fn customer(table: TableSchema) -> TableSchema {
     use ColumnType::{Bytes, I64, U16, U32};
     let table = table
@@ -272,8 +280,8 @@ fn item(table: TableSchema) -> TableSchema {
         .column("i_data", Bytes(50))
 }
 
-/// The first line has all columns that every New-Order uses, except the one `S_DIST_xx` of its
-/// district.
+/// Returns the schema of stocks. The first line of a row has all columns that every New-Order uses,
+/// except the one column `S_DIST_xx` of its district.
 fn stock(table: TableSchema) -> TableSchema {
     use ColumnType::{Bytes, U16, U32};
     let table = table
@@ -287,91 +295,91 @@ fn stock(table: TableSchema) -> TableSchema {
     })
 }
 
-/// Key of a warehouse.
+/// Returns the key of a warehouse.
 #[inline]
 pub(super) const fn warehouse_key(w: u32) -> u64 {
     (w as u64) << WAREHOUSE_SHIFT
 }
 
-/// Key of a district.
+/// Returns the key of a district.
 #[inline]
 pub(super) const fn district_key(w: u32, d: u8) -> u64 {
     warehouse_key(w) | (d as u64) << DISTRICT_SHIFT
 }
 
-/// Key of a customer.
+/// Returns the key of a customer.
 #[inline]
 pub(super) const fn customer_key(w: u32, d: u8, c: u32) -> u64 {
     district_key(w, d) | c as u64
 }
 
-/// Key of an order, and of the new order.
+/// Returns the key of an order. The row of NEW-ORDER for this order has the same key.
 #[inline]
 pub(super) const fn order_key(w: u32, d: u8, o: u32) -> u64 {
     district_key(w, d) | (o as u64) << ORDER_SHIFT
 }
 
-/// Key of the order's `line`th line, from 1 on.
+/// Returns the key of an order's line number `line`, counted from 1.
 #[inline]
 pub(super) const fn line_key(order: u64, line: u8) -> u64 {
     order | line as u64
 }
 
-/// Key of an item in a warehouse's stock.
+/// Returns the key of the stock of an item in a warehouse.
 #[inline]
 pub(super) const fn stock_key(w: u32, i: u32) -> u64 {
     warehouse_key(w) | i as u64
 }
 
-/// Generated key of a row of HISTORY.
+/// Returns the generated key of a row of HISTORY.
 #[inline]
 pub(super) const fn history_key(w: u32, session: u64, count: u64) -> u64 {
     warehouse_key(w) | session << SESSION_SHIFT | count
 }
 
-/// The warehouse of a key of any table but ITEM.
+/// Returns the warehouse in a key of any table except ITEM.
 #[inline]
 pub(super) const fn warehouse_of(key: u64) -> u32 {
     (key >> WAREHOUSE_SHIFT) as u32
 }
 
-/// The district of a key of a district, customer, order or line.
+/// Returns the district in the key of a district, customer, order or order line.
 #[inline]
 pub(super) const fn district_of(key: u64) -> u8 {
     (key >> DISTRICT_SHIFT & 0xf) as u8
 }
 
-/// The order of a key of an order or line.
+/// Returns the order's number in the key of an order or order line.
 #[inline]
 pub(super) const fn order_of(key: u64) -> u32 {
     (key >> ORDER_SHIFT) as u32
 }
 
-/// The customer of a customer's key.
+/// Returns the customer's number in the key of a customer.
 #[inline]
 pub(super) const fn customer_of(key: u64) -> u32 {
     key as u32
 }
 
-/// The line of a line's key.
+/// Returns the line's number in the key of an order line.
 #[inline]
 pub(super) const fn line_of(key: u64) -> u8 {
     (key & 0xf) as u8
 }
 
-/// The item of a stock's key.
+/// Returns the item's number in the key of a stock.
 #[inline]
 pub(super) const fn item_of(key: u64) -> u32 {
     key as u32
 }
 
-/// Packs `O_OL_CNT` and `O_ALL_LOCAL` into their byte.
+/// Packs `O_OL_CNT` and `O_ALL_LOCAL` into one byte.
 #[inline]
 pub(super) const fn pack_lines(count: u8, is_all_local: bool) -> u64 {
     (count | (is_all_local as u8) << 7) as u64
 }
 
-/// Returns `O_OL_CNT` of that byte.
+/// Returns `O_OL_CNT` from the byte that contains `O_OL_CNT` and `O_ALL_LOCAL`.
 #[inline]
 pub(super) const fn line_count(packed: u64) -> u8 {
     (packed & 0x7f) as u8

@@ -1,7 +1,8 @@
-//! The sum of committed transactions of TPC-C.
+//! The counts of a coordinator's committed TPC-C transactions.
 //!
-//! Invariant: counted after the commit. The checks use only the numbers of orders, payments,
-//! deliveries and of rows that were missing; all money is judged on the stored rows.
+//! Invariant: a transaction is counted after its commit. The checks use only the numbers of orders,
+//! payments, deliveries and missing rows. The checks compute all amounts of money from the stored
+//! rows.
 
 use super::input::{Input, Line};
 use super::scale::DISTRICTS;
@@ -10,69 +11,71 @@ use crate::untold::{Slack, Untold};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_store::schema::TableId;
 
-/// Possible effects of uncounted transactions.
+/// The possible effects of uncounted transactions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Uncounted {
-    /// Orders.
+    /// The number of orders that uncounted transactions may have entered.
     pub orders: Slack,
-    /// Their lines.
+    /// The number of lines of orders that uncounted transactions may have entered.
     pub lines: Slack,
-    /// Payments.
+    /// The number of payments that may have committed without being counted.
     pub payments: Slack,
-    /// Orders delivered, by district, those of warehouse 1 first.
+    /// The number of orders that uncounted transactions may have delivered, by district. The
+    /// districts of warehouse 1 come first.
     pub delivered: Vec<Slack>,
 }
 
-/// The sum of committed transactions; see the module's documentation.
+/// The counts of a coordinator's committed transactions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Orders entered.
+    /// The number of entered orders.
     pub orders: u64,
-    /// Their lines.
+    /// The number of lines of the entered orders.
     pub lines: u64,
-    /// Those of the lines that another warehouse supplies.
+    /// The number of lines that another warehouse supplies.
     pub remote_lines: u64,
-    /// New-Orders that named an item which does not exist.
+    /// The number of New-Orders that named an item which does not exist.
     pub rolled_back: u64,
-    /// Payments.
+    /// The number of payments.
     pub payments: u64,
-    /// Those of them by customers of another warehouse.
+    /// The number of payments by customers of another warehouse.
     pub remote_payments: u64,
-    /// Payments and Order-Status of customers by last name.
+    /// The number of Payments and Order-Statuses that found their customer by last name.
     pub by_name: u64,
-    /// Order-Status.
+    /// The number of Order-Status transactions.
     pub statuses: u64,
-    /// Orders delivered, by district, those of warehouse 1 first.
+    /// The number of delivered orders, by district. The districts of warehouse 1 come first.
     pub delivered: Vec<u64>,
-    /// Districts in which there was nothing to deliver.
+    /// The number of times that a Delivery found no new order in a district.
     pub skipped: u64,
-    /// Stock-Level.
+    /// The number of Stock-Level transactions.
     pub levels: u64,
-    /// Items that it found low.
+    /// The number of items that Stock-Level transactions found low.
     pub low_stocks: u64,
-    /// Rows that transactions needed, and that were not there.
+    /// The number of rows that transactions needed and that did not exist.
     pub missing: u64,
-    /// The first of them.
+    /// The first missing row.
     pub first_missing: Option<(TableId, u64)>,
-    /// Transactions that were given up because they missed, again and again, a row that is there.
+    /// The number of transactions that ended because they repeatedly did not find an existing row.
     pub overlooked: u64,
-    /// The row of the first of them.
+    /// The existing row that the first of these transactions did not find.
     pub first_overlooked: Option<(TableId, u64)>,
-    /// Tries that missed a row which a second look found.
+    /// The number of tries that did not find a row which a second read found.
     pub looked_again: u64,
-    /// Possible uncounted orders, lines and payments, and orders delivered, by district.
+    /// The possible effects of transactions that were not counted.
     pub untold: Uncounted,
-    /// The place of the next row of HISTORY; session 0 means that there is none yet.
+    /// The session of the next row of HISTORY, and the number of rows used in this session. Session 0
+    /// means that the coordinator has no session yet.
     session: u64,
     count: u64,
 }
 
 impl Tally {
-    /// Returns a key for a row of HISTORY that is used only once. Each coordinator takes a session
-    /// of its own, and another one when that is used up. Sessions are handed out by this process.
+    /// Returns a key for a row of HISTORY that is used only once. Each coordinator takes a session of
+    /// its own, and another session when its session is used up. This process hands out the sessions.
     ///
     /// # Panics
-    /// After 2^40 rows, which are more than memory holds.
+    /// After 2^40 rows, which are more than memory can hold.
     #[inline]
     pub(super) fn history_key(&mut self, w: u32, sessions: &AtomicU64) -> u64 {
         if self.session == 0 || self.count == SESSION_ROWS {
@@ -90,7 +93,7 @@ impl Tally {
         self.first_missing.get_or_insert((table, key));
     }
 
-    /// Counts a transaction that misses an existing row again and again.
+    /// Counts a transaction that repeatedly did not find an existing row.
     pub(super) fn overlooked(&mut self, table: TableId, key: u64) {
         self.overlooked += 1;
         self.first_overlooked.get_or_insert((table, key));
@@ -104,7 +107,7 @@ impl Tally {
         self.remote_lines += lines.iter().filter(|line| line.supply_w_id != w).count() as u64;
     }
 
-    /// Counts an order of this district that was delivered.
+    /// Counts one delivered order of this district.
     pub(super) fn delivered(&mut self, w: u32, d: u8) {
         let at = district_index(w, d);
         if self.delivered.len() <= at {
@@ -113,7 +116,7 @@ impl Tally {
         self.delivered[at] += 1;
     }
 
-    /// Notes a transaction that was not counted; one whose last item does not exist changes
+    /// Records a transaction that was not counted. A New-Order whose last item does not exist changes
     /// nothing.
     pub(super) fn untold(&mut self, input: &Input, ended: Untold, i_unused: u32) {
         let untold = &mut self.untold;
@@ -129,14 +132,14 @@ impl Tally {
                 if untold.delivered.len() <= last {
                     untold.delivered.resize(last + 1, Slack::default());
                 }
-                // A district may have had nothing to deliver.
+                // A Delivery may have found no new order in a district.
                 untold.delivered[first..=last].iter_mut().for_each(|it| it.note(ended, 0, 1));
             }
             Input::NewOrder { .. } | Input::OrderStatus { .. } | Input::StockLevel { .. } => {}
         }
     }
 
-    /// Returns the possible uncounted deliveries in this district.
+    /// Returns the number of orders that uncounted transactions may have delivered in this district.
     pub(super) fn untold_in(&self, index: usize) -> Slack {
         self.untold.delivered.get(index).copied().unwrap_or_default()
     }
@@ -181,8 +184,8 @@ impl Tally {
         }
     }
 
-    /// Returns the number of transactions that ended as they should, and of those that lacked a
-    /// row.
+    /// Returns the number of transactions that ended. The number includes transactions that did not
+    /// find a row.
     pub(super) fn transactions(&self) -> u64 {
         let delivered: u64 = self.delivered.iter().sum();
         let deliveries = (delivered + self.skipped) / u64::from(DISTRICTS);
@@ -190,7 +193,7 @@ impl Tally {
         updates + self.statuses + self.levels + self.missing + self.overlooked
     }
 
-    /// Returns the counts in words, beside the specified values.
+    /// Returns the counts as text, together with the specified values.
     pub(super) fn outcomes(&self) -> Vec<(&'static str, String)> {
         let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
         let delivered: u64 = self.delivered.iter().sum();
@@ -215,7 +218,7 @@ impl Tally {
     }
 }
 
-/// Returns the position of a district among all of them.
+/// Returns the position of a district among all districts.
 #[inline]
 pub(super) fn district_index(w: u32, d: u8) -> usize {
     (w as usize - 1) * usize::from(DISTRICTS) + usize::from(d) - 1

@@ -1,19 +1,19 @@
-//! How long a terminal waits for its user: clause 5.2.5.
+//! Draws how long a terminal waits for its user: clause 5.2.5.
 //!
-//! Invariant: no transaction waits for a user inside. The pause comes before the transaction: its
-//! keying time and the think time of the transaction before, added up.
+//! Invariant: no transaction waits for a user while it runs. The pause comes before the transaction.
+//! The length of the pause is the keying time of the transaction plus a think time.
 
 use rand::RngExt as _;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
 
-/// Keying times in seconds, by kind of transaction (clause 5.2.5.7).
+/// The keying times in seconds, by kind of transaction (clause 5.2.5.7).
 const KEYING_S: [f64; 5] = [18.0, 3.0, 2.0, 2.0, 2.0];
-/// Mean think times in seconds.
+/// The mean think times in seconds, by kind of transaction.
 const THINKING_S: [f64; 5] = [12.0, 12.0, 10.0, 5.0, 5.0];
 
-/// Draws a pause before a transaction of this kind. Think times are exponential, no longer than ten
-/// times their mean (clause 5.2.5.4).
+/// Draws a pause before a transaction of this kind. Think times have an exponential distribution, cut
+/// off at ten times the mean (clause 5.2.5.4).
 pub(super) fn pause(kind: usize, rng: &mut Rng) -> Nanos {
     let uniform: f64 = rng.random();
     let thinking = (-(1.0 - uniform).ln()).min(10.0) * THINKING_S[kind];

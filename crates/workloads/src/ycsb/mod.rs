@@ -1,16 +1,18 @@
-//! YCSB: records of some fields, read and updated by key.
+//! YCSB: records with several fields. Transactions read and update records by key.
 //!
 //! Cooper, Silberstein, Tam, Ramakrishnan, Sears, "Benchmarking cloud serving systems with YCSB",
-//! SoCC 2010: workloads A, B, C and F. The other profiles are transactions that papers on
-//! concurrency control make of YCSB: several operations each, all in one fetch.
+//! SoCC 2010: workloads A, B, C and F. In the other profiles, a transaction has several YCSB
+//! operations in one fetch, as in papers on concurrency control.
 //!
-//! Where we differ, in every profile. Keys are 8-byte integers, not strings. An update does not
-//! write a random value but the next one, so that lost updates and torn reads show. (The lock that
-//! every update takes brings the old value in the same round, so this costs nothing.) An operation
-//! may draw a record that another operation of its transaction has drawn already.
+//! All profiles differ from the paper in the following points. Keys are 8-byte integers, not strings.
+//! An update writes the next value of the field instead of a random value, so that a check notices
+//! lost updates and torn reads. (The round in which an update locks a record also reads the old
+//! value, so the next value costs no further round.) An operation may draw a record that another
+//! operation of its transaction has already drawn.
 //!
-//! Invariant checked: every field is whole and counts its writes; the counts and the records'
-//! versions add up to the committed writes; reads were whole too.
+//! Invariant checked: every field is whole and contains the number of its writes. The numbers of
+//! writes add up to the number of committed writes, and so do the versions of the records. Reads were
+//! also whole.
 
 mod operation;
 mod profiles;
@@ -37,40 +39,42 @@ use tarn_fabric::rng::Rng;
 
 const TABLE: TableId = TableId(0);
 
-/// The chosen variant.
+/// The benchmark YCSB with the user's choices.
 pub struct Ycsb {
     keys: Keys,
     zipf: f64,
     variant: Variant,
 }
 
-/// The sum of committed transactions.
+/// The counts of a coordinator's committed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Records written, one for each transaction that wrote it.
+    /// The number of written records. A record counts once for each transaction that wrote it.
     pub records_written: u64,
-    /// Fields written, one for each operation that wrote it.
+    /// The number of written fields. A field counts once for each operation that wrote it.
     pub fields_written: u64,
-    /// Fields read that were not whole, or not there.
+    /// The number of fields that a transaction read and that were torn or missing.
     pub torn: u64,
-    /// Records that uncounted transactions may have written.
+    /// The number of records that uncounted transactions may have written.
     pub untold_records: Slack,
-    /// Fields that they may have written.
+    /// The number of fields that uncounted transactions may have written.
     pub untold_fields: Slack,
-    /// Records written by uncounted transactions that may have been undone. After such a write the
-    /// version has advanced, and the fields have not.
+    /// The number of written records of uncounted transactions that may have been undone. After an
+    /// undone write the record's version has advanced, and its fields are unchanged.
     pub undone: u64,
 }
 
-/// The handles of a transaction's operations; those beyond its last are not used.
+/// The handles of a transaction's operations. Handles after the transaction's last operation are not
+/// used.
 type Handles = [Handle; OPERATIONS_MAX];
 
-/// Length of the fields of a record whose length was chosen, unless the record is shorter; and the
-/// longest record.
+/// The length of a field if the user chose the length of records. A record shorter than this length
+/// has one field, which is as long as the record. `RECORD_BYTES_MAX` is the length of the longest
+/// record.
 const WHOLE_FIELD_BYTES: u16 = 128;
 const RECORD_BYTES_MAX: u16 = 1024;
 
-/// Refuses `value` of `field` outside of a range.
+/// Checks that `value` is in a range. The error names the setting `field`.
 fn within(field: &str, value: usize, (least, most): (usize, usize)) -> Result<(), UsageError> {
     if (least..=most).contains(&value) {
         return Ok(());
@@ -80,32 +84,34 @@ fn within(field: &str, value: usize, (least, most): (usize, usize)) -> Result<()
 }
 
 impl Ycsb {
-    /// Makes `percent` of the transactions writers, in place of the profile's share.
+    /// Sets the share of transactions that may write to `percent`. This share replaces the profile's
+    /// share.
     ///
     /// # Errors
-    /// More than 100 percent.
+    /// The share is more than 100 percent.
     pub fn writing(mut self, percent: u32) -> Result<Ycsb, UsageError> {
         within("writing-percent", percent as usize, (0, 100))?;
         self.variant.writers_percent = percent as u8;
         Ok(self)
     }
 
-    /// Makes transactions of `operations` operations, all known from the start, in place of the
-    /// profile's.
+    /// Sets the number of operations of a transaction, which replaces the profile's number. The keys
+    /// of all operations are known from the start.
     ///
     /// # Errors
-    /// No operation, or more than allowed.
+    /// The number of operations is 0 or larger than allowed.
     pub fn of_operations(mut self, operations: usize) -> Result<Ycsb, UsageError> {
         within("operations", operations, (1, OPERATIONS_MAX))?;
         (self.variant.operations, self.variant.known_operations) = (operations, operations);
         Ok(self)
     }
 
-    /// Makes records of `bytes` bytes, read and written whole, in place of the profile's.
+    /// Sets the length of records to `bytes` bytes, which replaces the profile's length. Operations
+    /// read and write whole records.
     ///
     /// # Errors
-    /// Fewer bytes than a count takes, more than a record may have, or a length that cannot be made
-    /// of fields.
+    /// The length is shorter than a count of writes, longer than a record may be, or not a multiple
+    /// of the length of a field.
     pub fn of_bytes(mut self, bytes: u16) -> Result<Ycsb, UsageError> {
         let fields = bytes.div_ceil(WHOLE_FIELD_BYTES);
         if !(8..=RECORD_BYTES_MAX).contains(&bytes) || fields > 1 && !bytes.is_multiple_of(WHOLE_FIELD_BYTES)
@@ -121,7 +127,7 @@ impl Ycsb {
         Ok(self)
     }
 
-    /// Adds the records of `operations`, which are not empty.
+    /// Requests the records of `operations`. The list must not be empty.
     #[inline]
     fn request(&self, tx: &mut Transaction<'_>, operations: &[Operation]) -> Handles {
         let mut handles = [self.request_one(tx, operations[0]); OPERATIONS_MAX];
@@ -168,7 +174,7 @@ impl Ycsb {
         if whole { 0..self.variant.fields } else { field..field + 1 }
     }
 
-    /// Looks at the fields that an operation reads; returns how many are not whole.
+    /// Checks the fields that an operation reads. Returns the number of torn fields.
     #[inline(always)]
     fn look(&self, tx: &Transaction<'_>, operation: Operation, handle: Handle) -> u64 {
         let Some(row) = tx.get(handle) else { return 1 };
@@ -176,7 +182,7 @@ impl Ycsb {
             true => self.variant.write_reads_whole,
             false => self.variant.read_whole,
         };
-        // An operation on a record of one field names that field, too.
+        // If a record has only one field, an operation on the whole record also names this field.
         if !whole || self.variant.fields == 1 {
             return u64::from(field::count(row.bytes(operation.field())).is_none());
         }
@@ -184,7 +190,8 @@ impl Ycsb {
         fields.filter(|&field| field::count(row.bytes(ColumnId(field))).is_none()).count() as u64
     }
 
-    /// Sets each field that an operation writes to its next value; returns how many.
+    /// Sets each field that an operation writes to its next value. Returns the number of written
+    /// fields.
     #[inline]
     fn advance(&self, tx: &mut Transaction<'_>, operation: Operation, handle: Handle) -> u64 {
         let bytes = usize::from(self.variant.field_bytes);
@@ -250,7 +257,7 @@ impl Workload for Ycsb {
     }
 
     fn procedures(&self) -> Vec<Procedure> {
-        // An operation's field is drawn: any field may be used.
+        // The field of an operation is random, so an operation may use any field.
         let read = vec![(TABLE, Mode::Read, Cells::ALL); self.variant.operations];
         let mut written = read.clone();
         written[0].1 = Mode::Update;
@@ -264,8 +271,8 @@ impl Workload for Ycsb {
         let variant = &self.variant;
         let payload = usize::from(variant.fields) * usize::from(variant.field_bytes);
         let wanted = if variant.read_whole { payload } else { variant.field_bytes.into() };
-        // A record's bin is two lines. A payload that lies apart adds its own lines, and the head
-        // that is read again.
+        // A record's bin has two lines. If the payload is stored outside of its slot, a read also
+        // reads the payload's lines, and the head once more.
         let apart = payload > 104;
         variant.operations * if apart { 3 + wanted.div_ceil(64) } else { 2 }
     }
@@ -354,7 +361,8 @@ impl Workload for Ycsb {
             records += 1;
             versions = versions.zip(changes).map(|(sum, changes)| sum + changes);
             writes += told.unwrap_or(0);
-            // A transaction writes at least one field of a record, each at least once.
+            // If a transaction has one operation and writes one field, each committed write advances
+            // the version by one.
             let one_each = self.variant.operations == 1 && !self.variant.write_whole;
             let is_behind = |told| one_each && changes.is_some_and(|changes| changes < told);
             wrong += u64::from(told.is_none_or(is_behind));
@@ -363,8 +371,8 @@ impl Workload for Ycsb {
         .await?;
         let Tally { records_written, fields_written, torn, .. } = *tally;
         let Tally { untold_records, untold_fields, undone, .. } = *tally;
-        // Versions that are timestamps count nothing: then only the fields show that no write is
-        // lost.
+        // Versions that are timestamps do not count writes. Under such a protocol only the fields
+        // show that no write is lost.
         let made = records_written as i64;
         let is_all = versions.is_none_or(|found| {
             let found = found as i64;
@@ -401,7 +409,8 @@ impl Workload for Ycsb {
 }
 
 impl Ycsb {
-    /// Returns the writes that a record's fields count; `None` if a byte of them is wrong.
+    /// Returns the sum of the numbers of writes in a record's fields. Returns `None` if a byte of a
+    /// field is wrong.
     fn writes_told(&self, row: &Row<'_>) -> Option<u64> {
         let counts = (0..self.variant.fields).map(|field| field::whole(row.bytes(ColumnId(field))));
         counts.sum()

@@ -1,14 +1,15 @@
-//! Operations and transactions of YCSB as they are drawn: one word an operation.
+//! The operations of YCSB, and the random inputs of its transactions. An operation is one word.
 //!
-//! Invariant: a transaction's input has a fixed size and lies in its coordinator's own frame.
-//! Drawing it takes one call of the generator for each operation with a uniform key, and no memory.
+//! Invariant: a transaction's input has a fixed size and lies in its coordinator's own frame. Drawing
+//! an input allocates no memory. For each operation with a uniform key it takes one call of the
+//! generator.
 
 use super::profiles::Variant;
 use crate::distribution::{Dice, Keys};
 use tarn_store::schema::ColumnId;
 use tarn_fabric::rng::Rng;
 
-/// Largest number of operations of a transaction.
+/// The largest number of operations of a transaction.
 pub const OPERATIONS_MAX: usize = 16;
 
 /// A read or update of one field (or of all) of one record.
@@ -24,10 +25,10 @@ const WRITE: u64 = 1 << 63;
 const FIELD_SHIFT: u32 = 56;
 
 impl Operation {
-    /// Largest number of keys.
+    /// The largest number of keys.
     pub const KEYS_MAX: u64 = 1 << FIELD_SHIFT;
 
-    /// Makes an operation on `field` of the record at `key`.
+    /// Creates an operation on `field` of the record at `key`.
     #[inline]
     pub fn new(key: u64, field: u8, write: bool) -> Operation {
         debug_assert!(key < Operation::KEYS_MAX);
@@ -36,32 +37,34 @@ impl Operation {
         Operation(key | (u64::from(field) << FIELD_SHIFT) | write)
     }
 
-    /// Returns the record's key.
+    /// Returns the key of the operation's record.
     #[inline]
     pub fn key(self) -> u64 {
         self.0 & (Operation::KEYS_MAX - 1)
     }
 
-    /// Returns the field; where whole records are used, it has no meaning.
+    /// Returns the number of the operation's field. If operations use whole records, this number has
+    /// no meaning.
     #[inline]
     pub fn field(self) -> ColumnId {
         ColumnId((self.0 >> FIELD_SHIFT) as u8 & 0x7f)
     }
 
-    /// Returns whether it updates.
+    /// Returns whether the operation updates its record.
     #[inline]
     pub fn is_write(self) -> bool {
         self.0 & WRITE != 0
     }
 }
 
-/// A transaction.
+/// The input of one transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Input {
     operations: [Operation; OPERATIONS_MAX],
     /// The number of operations.
     len: u8,
-    /// The number of operations in the first fetch; its result makes the others known.
+    /// The number of operations in the first fetch. The keys of the other operations become known
+    /// from the result of this fetch.
     known: u8,
     writes: bool,
 }
@@ -91,21 +94,21 @@ impl Input {
         Input { operations, len, known, writes }
     }
 
-    /// Returns its operations.
+    /// Returns the operations of the transaction.
     #[inline]
     pub fn operations(&self) -> &[Operation] {
         &self.operations[..usize::from(self.len)]
     }
 
-    /// Returns its operations by fetch: those known from the start, and those that become known by
-    /// the first.
+    /// Returns the operations of the two fetches: the operations that are known from the start, and
+    /// the operations that become known by the first fetch.
     #[inline]
     pub fn steps(&self) -> [&[Operation]; 2] {
         let (known, rest) = self.operations().split_at(usize::from(self.known));
         [known, rest]
     }
 
-    /// Returns whether any of them updates.
+    /// Returns whether any operation of the transaction updates its record.
     #[inline]
     pub fn writes(&self) -> bool {
         self.writes

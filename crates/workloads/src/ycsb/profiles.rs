@@ -1,7 +1,7 @@
 //! YCSB's profiles: the benchmark's own workloads, and variants of papers.
 //!
-//! Invariant: every deviation from the benchmark's own definition is in the profile's note. CREST
-//! and OOCC are the papers that the profiles of these names follow; CCBench is Tanabe, Hoshino,
+//! Invariant: the note of each profile names every deviation from the benchmark's own definition.
+//! CREST and OOCC are the papers that the profiles of these names follow; CCBench is Tanabe, Hoshino,
 //! Kawashima, Tatebe, "An analysis of concurrency control protocols for in-memory databases with
 //! CCBench", VLDB 2020; Silo is Tu, Zheng, Kohler, Liskov, Madden, "Speedy transactions in multicore
 //! in-memory databases", SOSP 2013.
@@ -15,19 +15,19 @@ pub(super) struct Variant {
     pub(super) zipf: f64,
     pub(super) fields: u8,
     pub(super) field_bytes: u16,
-    /// Operations of a transaction.
+    /// The number of operations of a transaction.
     pub(super) operations: usize,
-    /// Those of the operations whose keys are known before any record is read.
+    /// The number of operations whose keys are known before any record is read.
     pub(super) known_operations: usize,
-    /// Percentage of transactions that may write at all.
+    /// The percentage of transactions that may write.
     pub(super) writers_percent: u8,
-    /// Percentage of their operations that write.
+    /// The percentage of writing operations in transactions that may write.
     pub(super) writes_percent: u8,
-    /// Whether a read takes all fields, not one.
+    /// Whether a read reads all fields of a record instead of one field.
     pub(super) read_whole: bool,
-    /// Whether a write changes all fields, not one.
+    /// Whether a write changes all fields of a record instead of one field.
     pub(super) write_whole: bool,
-    /// Whether a write reads all fields first.
+    /// Whether a write first reads all fields of the record.
     pub(super) write_reads_whole: bool,
 }
 
@@ -35,7 +35,7 @@ const fn profile(name: &'static str, note: &'static str) -> Profile {
     Profile { name, note }
 }
 
-/// Whole records of 10 × 100 B, one read a transaction: workload C.
+/// Workload C. A transaction reads one whole record of 10 × 100 B.
 const SPEC: Variant = Variant {
     profile: profile(
         "c",
@@ -54,13 +54,14 @@ const SPEC: Variant = Variant {
     write_reads_whole: false,
 };
 
-/// Records of 8 B, several operations a transaction.
+/// The common settings of profiles with records of 8 B and several operations per transaction.
 const WORDS: Variant = Variant { zipf: 0.0, fields: 1, field_bytes: 8, ..SPEC };
 
-/// Four records of 8 B a transaction, Zipf .99.
+/// A transaction uses four records of 8 B, with Zipf .99.
 const FOUR_KEYS: Variant = Variant { zipf: 0.99, operations: 4, known_operations: 4, ..WORDS };
 
-/// Narrow records, N operations a transaction.
+/// Returns a profile of CREST with narrow records. `operations` is the number of operations of a
+/// transaction.
 const fn crest(name: &'static str, operations: usize) -> Variant {
     let note = "CREST, N operations: 1 M records of 4 × 40 B, Zipf .99; reads take all cells, \
                 writes one; half of the operations write (the paper varies it)";

@@ -1,7 +1,8 @@
-//! A transaction that only reads.
+//! Runs a transaction that only reads.
 //!
-//! Invariant: one fetch, or two where the second's keys become known by the first. A transaction on
-//! records of one field is one call, if all keys are known.
+//! Invariant: the transaction has one fetch, or two if the keys of the second fetch become known by
+//! the first fetch. If records have one field and all keys are known, the transaction is one call of
+//! the engine.
 
 use super::{Input, TABLE, Tally, Ycsb};
 use crate::field;
@@ -18,7 +19,7 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let [known, rest] = input.steps();
     if rest.is_empty() && ycsb.variant.fields == 1 {
-        // This transaction is one call.
+        // This transaction is one call of the engine.
         let keys = known.iter().map(|operation| operation.key());
         return coordinator.multi_get(TABLE, keys, |_, row| tally.torn += is_torn(row)).await;
     }
@@ -39,7 +40,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Returns 1 if a record's only field is not whole.
+/// Returns 1 if a record's only field is torn or missing, and otherwise 0.
 #[inline]
 fn is_torn(row: Option<Row<'_>>) -> u64 {
     let is_whole = |row: Row<'_>| field::count(row.payload()).is_some();

@@ -1,7 +1,7 @@
-//! A transaction that reads some records and updates others.
+//! Runs a transaction that reads some records and updates others.
 //!
-//! Invariant: a record that several operations update is written once, with all their changes. An
-//! operation sees the writes of earlier operations of its transaction.
+//! Invariant: if several operations update one record, the transaction writes the record once, with
+//! all changes. An operation sees the writes of earlier operations of its transaction.
 
 use super::{Input, Operation, Tally, Ycsb};
 use tarn_engine::session::coordinator::Coordinator;

@@ -1,5 +1,5 @@
-//! The draws of workloads: the same inputs from the same seed, in the specified shares. Also their
-//! descriptions of themselves: profiles, schemas, procedures.
+//! Tests the random draws of workloads: the same seed gives the same inputs, and kinds have their
+//! specified shares. Also tests the profiles, schemas and procedures of workloads.
 
 use crate::common::{Cluster, Shape, small};
 use std::fmt::Debug;
@@ -67,14 +67,14 @@ fn mixes_have_their_shares() {
     near(&shares::<SmallBank>("spec"), &[15.0, 15.0, 15.0, 25.0, 15.0, 15.0]);
     near(&shares::<SmallBank>("dandelion-hot"), &[15.0, 15.0, 15.0, 25.0, 15.0, 15.0]);
     near(&shares::<SmallBank>("crest-code"), &[20.0, 0.0, 20.0, 20.0, 25.0, 15.0]);
-    // 475 single reads in 958 are of objects, and 325 single writes in 715.
+    // Of 958 single reads 475 read objects, and of 715 single writes 325 write objects.
     near(&shares::<TaoBench>("a"), &[34.7, 35.3, 10.6, 12.7, 6.1, 0.4]);
     near(&shares::<TaoBench>("oocc"), &[0.0, 0.0, 0.0, 0.0, 95.0, 5.0]);
     near(&shares::<Tatp>("spec"), &[35.0, 10.0, 35.0, 2.0, 14.0, 2.0, 2.0]);
     near(&shares::<Ycsb>("a"), &[50.0, 50.0]);
     near(&shares::<Ycsb>("b"), &[95.0, 5.0]);
     near(&shares::<Ycsb>("c"), &[100.0, 0.0]);
-    near(&shares::<Ycsb>("b16"), &[44.0, 56.0]); // .95 ^ 16
+    near(&shares::<Ycsb>("b16"), &[44.0, 56.0]); // 44 % is .95 ^ 16, the share of transactions without a write
     near(&shares::<Ycsb>("oocc-ri"), &[90.0, 10.0]);
 }
 
@@ -118,8 +118,8 @@ fn tatp_succeeds_as_often_as_specified() {
     let cluster = Cluster::loaded(&tatp, shape, 1);
     let tally = cluster.run(&tatp, 10_000, 1);
     let found: Vec<f64> = (0..7).map(|kind| tatp::Tally::success_percent(&tally, kind)).collect();
-    // The description's 23.9 % for the second transaction does not follow from its hours: 14.6 to
-    // 21.7 do.
+    // The description's 23.9 % for the second transaction does not follow from the description's
+    // distribution of hours. This distribution gives 14.6 to 21.7 %.
     let specified = [100.0, 18.1, 62.5, 62.5, 100.0, 31.25, 31.25];
     for (kind, (one, expected)) in found.iter().zip(specified).enumerate() {
         assert!((one - expected).abs() < 4.0, "{}: {found:?}", Tatp::TRANSACTIONS[kind]);
@@ -139,8 +139,8 @@ fn tatp_keys_are_uneven_and_in_range() {
         }
     }
     assert_eq!(counts[0], 0);
-    // An "or" of two draws sets more bits than one draw: the hottest keys are far above the mean of
-    // .7.
+    // An "or" of two draws sets more bits than one draw. So the hottest key is drawn far more often
+    // than the mean of 0.7 draws per key.
     assert!(*counts.iter().max().expect("some") > 20);
 }
 
@@ -162,7 +162,8 @@ fn ycsb_draws_every_field_and_step() {
     assert_eq!(unknown.draw(&mut rng).steps().map(<[_]>::len), [2, 2]);
 }
 
-/// The parameters that papers vary replace the profile's, and impossible ones are refused by name.
+/// The parameters that papers vary replace the parameters of the profile. The error for an impossible
+/// parameter names this parameter.
 #[test]
 fn ycsb_has_the_chosen_share_operations_and_length() -> Result<(), UsageError> {
     let of = || small::<Ycsb>("oocc-ri", 100);
@@ -215,8 +216,8 @@ fn descriptions_are_sound() -> Result<(), UsageError> {
     Ok(())
 }
 
-/// The key that routing uses is that of a record that the transaction uses, in the table that its
-/// procedure names first. If only an index knows this record, the key is one in the same shard.
+/// Tests that the key for routing is the key of a record that the transaction uses, in the first
+/// table of its procedure. If only an index can find this record, the key only has the same shard.
 fn first_records_are_used<W: Workload>(only_shard: fn(&W::Input) -> bool) {
     let (profile, records) = match W::NAME {
         "tpcc" => ("tiny", 2),
@@ -235,14 +236,16 @@ fn first_records_are_used<W: Workload>(only_shard: fn(&W::Input) -> bool) {
         block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it ends");
         let kind = W::kind(&input);
         let (read_only, first) = routes.of_input::<W>(&input);
-        // Only TAOBench draws all records of a transaction: some have none in the first table.
+        // In TAOBench all records of a transaction are random. So some transactions have no record in
+        // the procedure's first table.
         let Some((table, key)) = first else {
             assert_eq!(W::NAME, "taobench", "{}", W::TRANSACTIONS[kind]);
             continue;
         };
         let shard = |key| cx.table(table).shard_of(key);
         let fits = |other: u64| other == key || only_shard(&input) && shard(other) == shard(key);
-        // Earlier transactions of the coordinator may have maintained its indexes.
+        // Earlier recorded transactions of the coordinator may be transactions that maintained its
+        // indexes.
         let recorded = coordinator.take_history();
         // A transaction that the benchmark itself rolls back is not recorded.
         let Some(txn) = recorded.last() else { continue };

@@ -1,7 +1,7 @@
-//! The real reads and writes of every workload's transactions, judged by the checker of histories:
-//! a workload's own invariants cannot show that a read was not repeatable.
+//! The checker of histories checks the real reads and writes of every workload's transactions. A
+//! workload's own invariants cannot show that a read was not repeatable.
 //!
-//! Invariant: recorded on threads that really run at once.
+//! Invariant: the tests record the histories of threads that really run at the same time.
 
 use crate::common::{Cluster, Shape, recorded, scaled_down, small};
 use tarn_engine::protocol::ALL;

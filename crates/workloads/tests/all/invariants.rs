@@ -1,12 +1,12 @@
-//! Every profile of every workload, under every protocol, without and with replicas: its
-//! invariants hold afterwards, and the memory is sound.
+//! Runs every profile of every workload, under every protocol, without and with replicas. After the
+//! run the workload's invariants hold, and the engine's audit finds no fault in memory.
 
 use crate::common::{COROUTINES, Cluster, Shape, all_ok, scaled_down, small};
 use tarn_engine::protocol::ALL;
 use tarn_store::ids::UsageError;
 use tarn_workloads::{NAMES, Workload, with_workload};
 
-/// Transactions of each coroutine.
+/// The number of transactions of each coroutine.
 const TRANSACTIONS: usize = 400;
 
 fn profile_keeps_its_invariants<W: Workload>(profile: &str, records: u64, shape: Shape<'_>) {
@@ -50,7 +50,8 @@ fn smallbank() -> Result<(), UsageError> {
     every_profile("smallbank", 300)
 }
 
-/// So few accounts that nearly all transactions collide, and that balances are used up.
+/// The test has so few accounts that nearly all transactions conflict, and that accounts run out of
+/// money.
 #[test]
 fn smallbank_contended() -> Result<(), UsageError> {
     every_profile("smallbank", 3)
@@ -61,7 +62,7 @@ fn taobench() -> Result<(), UsageError> {
     every_profile("taobench", 200)
 }
 
-/// Fewer edges than operations of most transactions.
+/// The test has fewer edges than most transactions have operations.
 #[test]
 fn taobench_contended() -> Result<(), UsageError> {
     every_profile("taobench", 3)
@@ -72,7 +73,8 @@ fn tatp() -> Result<(), UsageError> {
     every_profile("tatp", 200)
 }
 
-/// So few subscribers that forwardings come and go in the same buckets all the time.
+/// The test has so few subscribers that transactions insert and delete forwardings in the same
+/// buckets all the time.
 #[test]
 fn tatp_contended() -> Result<(), UsageError> {
     every_profile("tatp", 5)
@@ -88,7 +90,8 @@ fn ycsb() -> Result<(), UsageError> {
     every_profile("ycsb", 300)
 }
 
-/// Fewer records than operations of a transaction: the same record again and again.
+/// The test has fewer records than a transaction has operations. So one transaction uses the same
+/// record several times.
 #[test]
 fn ycsb_contended() -> Result<(), UsageError> {
     every_profile("ycsb", 6)

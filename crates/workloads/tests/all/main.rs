@@ -1,6 +1,7 @@
 //! The tests of the workloads, in one program.
 //!
-//! Invariant: no file depends on another or on running alone; shared code is in `common`.
+//! Invariant: each test file works without the other files, and its tests may run at the same time as
+//! the tests of other files. Shared code is in `common`.
 
 mod common;
 mod draws;

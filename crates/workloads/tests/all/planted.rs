@@ -1,7 +1,8 @@
-//! Planted damage: each workload's invariants notice the damage that they are made for.
+//! Tests with planted damage: each workload's invariants notice the damage that they must notice.
 //!
-//! Invariant: each test damages one thing in memory after a run, behind the engine's back or in a
-//! transaction that no tally counts, and fails if the damage goes unnoticed.
+//! Invariant: each test damages one thing in memory after a run. The damage is done without using the
+//! engine, or in a transaction that no tally counts. The test fails if no invariant notices the
+//! damage.
 
 use crate::common::{Cluster, Shape, all_ok, small};
 use tarn_engine::protocol::ALL;
@@ -13,8 +14,8 @@ use tarn_workloads::taobench::TaoBench;
 use tarn_workloads::tatp::Tatp;
 use tarn_workloads::ycsb::Ycsb;
 
-/// Runs the workload, checks that all is well, damages it, and returns the invariants that are then
-/// violated.
+/// Runs the workload, checks that all invariants hold, and damages memory. Returns the names of the
+/// invariants that the damage violates.
 fn noticed<W: Workload>(profile: &str, damage: impl FnOnce(&Cluster)) -> Vec<&'static str> {
     let workload: W = small(profile, 100);
     let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 3);
@@ -55,8 +56,8 @@ fn smallbank_notices_a_wrong_balance_and_a_lost_account() {
 fn taobench_notices_torn_rows_unknown_updates_and_edges_without_reverse_edges() {
     const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
     let lost = ["no object's update lost", "no edge's update lost"];
-    // Edges lead from an even id of 28 bits to the next one, and have a type of two bits: types 1
-    // and 2 go both ways.
+    // An edge leads from an object with an even id of 28 bits to the object with the next id. An edge
+    // has a type of two bits, and edges of types 1 and 2 go both ways.
     let edge = |cluster: &Cluster, types: &[u64]| {
         let keys = (0..100u64).map(|edge| (2 * edge) << 30 | (2 * edge + 1) << 2);
         let mut keys = keys.flat_map(|key| types.iter().map(move |of_type| key | of_type));
@@ -84,7 +85,8 @@ fn taobench_notices_torn_rows_unknown_updates_and_edges_without_reverse_edges() 
 #[test]
 fn tatp_notices_damage_to_every_table() {
     const FIRST_TYPE: u64 = 1 << 40;
-    // The first subscriber has these rows; otherwise the test says so.
+    // The first subscriber should have these rows. The test fails if one of these rows does not
+    // exist.
     let rows = [
         (TableId(2), "every access right has its subscriber"),
         (TableId(3), "every facility has its subscriber"),
@@ -128,7 +130,7 @@ fn tatp_notices_torn_or_never_inserted_forwardings() {
 
 #[test]
 fn ycsb_notices_a_torn_field_and_an_unknown_update() {
-    // A field of two words, one of them from another version.
+    // The test damages a field of two or more words, so that one word belongs to another version.
     for (profile, column) in [("a", ColumnId(9)), ("crest-n2", ColumnId(3))] {
         let torn = noticed::<Ycsb>(profile, |cluster| {
             cluster.tamper(TableId(0), 5, column, &77u64.to_le_bytes());

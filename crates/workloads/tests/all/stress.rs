@@ -1,11 +1,12 @@
-//! Real threads, more of them than cores, stopped at random points between the verbs of a round and
-//! between the words of a line; pinned to cores or not.
+//! Stress tests with more real threads than cores. The tests stop threads at random points between
+//! the verbs of a round and between the words of a line. In some tests the threads are pinned to
+//! cores.
 //!
-//! Invariant checked: the corrected engine's histories are strictly serializable and its memory is
-//! sound, however it is stopped; each planted bug shows within `FOUND_WITHIN` runs. The places
-//! where threads are stopped are drawn by seed; the threads that the operating system then runs are
-//! not, so a run does not repeat. Nothing is decided by elapsed time: the load of the machine
-//! changes when a run ends, and not how.
+//! Invariant checked: the corrected engine's histories are strictly serializable and its memory has
+//! no fault, wherever its threads are stopped. Each planted bug causes a visible fault within
+//! `FOUND_WITHIN` runs. The seed decides the places where threads are stopped. The operating system
+//! decides the threads that run then, so a run cannot be repeated exactly. No test decides by elapsed
+//! time. So the load of the machine changes only the time of a run and not its result.
 
 use crate::common::{Cluster, Shape, Stress, all_ok, recorded, small};
 use std::time::Instant;
@@ -18,17 +19,18 @@ use tarn_workloads::kvs::Kvs;
 use tarn_workloads::smallbank::SmallBank;
 use tarn_workloads::ycsb::Ycsb;
 
-/// More than the cores of the machines on which these tests are run by hand; each thread is a
-/// compute node.
+/// The number of threads. The number of threads exceeds the number of cores of the machines on which
+/// developers run these tests. Each thread is a compute node.
 const THREADS: usize = 8;
-/// A planted bug must have shown after this many runs. Torn lines take the longest by far, some
-/// hundred runs on two cores.
+/// A planted bug must have caused a visible fault after this many runs. Torn lines need by far the
+/// most runs, some hundred on two cores.
 const FOUND_WITHIN: u64 = 3_000;
-/// The corrected engine is stuck if every thread has made this many turns and none has ended a
-/// transaction. A pause between two tries takes a thousandth of these turns, and DSLR's longest
-/// wait takes a fifth.
+/// The corrected engine counts as stuck if every thread has made this many turns and no thread has
+/// ended a transaction. A pause between two tries takes a thousandth of these turns, and DSLR's
+/// longest wait takes a fifth.
 const PATIENCE_TURNS: u64 = 5_000_000;
-/// With a planted bug a lock may never be released; threads do not wait for it as long.
+/// With a planted bug a transaction may never release a lock. So runs with planted bugs count as
+/// stuck after fewer turns.
 const LITTLE_PATIENCE_TURNS: u64 = 200_000;
 
 const RATES: [Rates; 3] = [
@@ -37,7 +39,7 @@ const RATES: [Rates; 3] = [
     Rates { yield_one_in: 0, sleep_one_in: 2_000, sleep_ns: 1_000_000 },
 ];
 
-/// A run that ended badly.
+/// The reason why a run ended with a fault.
 enum Wrong {
     /// A transaction failed, the run was stuck, or an assertion of ours failed.
     Failed,
@@ -45,7 +47,7 @@ enum Wrong {
     Seen(String),
 }
 
-/// Makes one run, the `number`th of its kind; returns how many tries it recorded.
+/// Runs one workload once. `number` is the number of this run. Returns the number of recorded tries.
 fn run<W: Workload<Tally: Send> + Sync>(
     workload: &W,
     (shape, patience_turns): (Shape<'_>, u64),
@@ -76,12 +78,13 @@ fn run<W: Workload<Tally: Send> + Sync>(
     }
 }
 
-/// Makes one run of each workload that has something to lose: money, several records, single reads.
+/// Runs each of several workloads once. Faults in these workloads change sums of money, several
+/// records, or single reads.
 fn run_each(shape: (Shape<'_>, u64), number: u64) -> Result<usize, Wrong> {
     run_share(shape, number, 1)
 }
 
-/// Like [`run_each`], with one in `of` of its transactions.
+/// Like [`run_each`], but with a share of its transactions: one in `of`.
 fn run_share(shape: (Shape<'_>, u64), number: u64, of: usize) -> Result<usize, Wrong> {
     let bank = run(&small::<SmallBank>("spec", 6), shape, number, 30 / of)?;
     let store = run(&small::<Ycsb>("a4", 8), shape, number, 20 / of)?;
@@ -97,9 +100,10 @@ fn survives_being_stopped(info: &ProtocolInfo, replicas: usize, (number, of): (u
     }
 }
 
-/// The first protocol runs with every way of stopping threads. Each other protocol runs with one of
-/// them and a sixth of the transactions. Where threads wait for a stopped one (LOTUS's owners of
-/// locks, DSLR's turns), a run takes a minute of processors.
+/// The first protocol runs with every way of stopping threads. Each other protocol runs with one way
+/// of stopping threads and a sixth of the transactions. Under some protocols threads wait for a
+/// stopped thread (LOTUS's owners of locks, DSLR's turns). A run under such a protocol takes a minute
+/// of processor time.
 #[test]
 fn the_corrected_engine_survives_being_stopped_anywhere() {
     for replicas in [1, 3] {
@@ -116,8 +120,8 @@ fn planted_bugs_are_found_in_time() {
     let corrected = Shape::new("ford", 3);
     let torn = Shape { atomicity: LineAtomicity::PlantedTorn, ..corrected };
     let without = |variant| Shape { variant, ..corrected };
-    // The last field says whether a failed transaction is enough: a lock that stays shows in no
-    // other way.
+    // The last field says whether a failed transaction counts as finding the bug. A lock that is
+    // never released has no other visible effect.
     for (what, shape, may_fail) in [
         ("-validate-reads", without("corrected,-validate-reads"), false),
         ("-refuse-locked", without("corrected,-refuse-locked"), false),

@@ -1,5 +1,6 @@
-//! Threads that really run at once, on few records. They disturb each other in ways that coroutines
-//! of one thread cannot (torn reads, locks taken between two verbs of a batch).
+//! Tests with threads that really run at the same time, on few records. These threads disturb each
+//! other in ways that coroutines of one thread cannot (torn reads, locks taken between two verbs of a
+//! batch).
 
 use crate::common::{Cluster, Shape, all_ok, scaled_down, small};
 use tarn_engine::cluster::info::ProtocolInfo;
@@ -27,7 +28,8 @@ fn survives_threads<W: Workload<Tally: Send> + Sync>(
 }
 
 /// Returns `transactions`, or a twentieth of them under a protocol that serves requests in turn.
-/// There a thread waits for threads that do not run, since there may be more threads than cores.
+/// Under such a protocol a thread may wait for threads that do not run, because the test may have
+/// more threads than cores.
 fn share_of(transactions: usize, protocol: &ProtocolInfo) -> usize {
     if protocol.name == "dslr" { transactions / 20 } else { transactions }
 }
@@ -48,7 +50,8 @@ fn every_profile_survives_threads() -> Result<(), UsageError> {
     Ok(())
 }
 
-/// Half a slot for each record, and forwardings that come and go: chains of overflow blocks.
+/// The tables have half a slot per record, and transactions insert and delete forwardings. So buckets
+/// get chains of overflow blocks.
 #[test]
 fn long_chains_survive_threads() {
     for protocol in ALL {

@@ -1,8 +1,9 @@
-//! TPC-C: its draws, the memory that it leaves, and that each consistency condition can fail.
+//! Tests TPC-C: its random draws, and the contents of memory after a run. Also tests that each
+//! consistency condition notices damage.
 //!
-//! Invariant: each damage is done to one thing in memory that was sound, behind the engine's back
-//! or in a transaction that no tally counts. The conditions that it breaks, and no others, must
-//! fail.
+//! Invariant: each test damages one thing in memory that had no fault. The damage is done without
+//! using the engine, or in a transaction that no tally counts. Exactly the conditions that the damage
+//! breaks must fail.
 
 use crate::common::{Cluster, Shape, all_ok, recorded, small};
 use std::rc::Rc;
@@ -24,8 +25,9 @@ const ORDER_LINE: TableId = TableId(6);
 const ITEM: TableId = TableId(7);
 const STOCK: TableId = TableId(8);
 
-/// Rounds until the reply, plus those that release: New-Order, Payment, Order-Status, Delivery,
-/// Stock-Level; then Payment and Order-Status by last name. One copy of everything, on three nodes.
+/// The number of rounds until the reply, plus the rounds that release locks. The order is New-Order,
+/// Payment, Order-Status, Delivery, Stock-Level, then Payment and Order-Status by last name. The
+/// cluster has one copy of every record, on three nodes.
 const ROUNDS: [usize; 7] = [8, 4, 5, 11, 9, 6, 6];
 
 const fn district(d: u64) -> u64 {
@@ -36,13 +38,14 @@ const fn order(d: u64, o: u64) -> u64 {
     district(d) | o << 4
 }
 
-/// The first delivered and the last new order of a district of the profile `tiny`, as loaded.
+/// The keys of two loaded orders of a district in the profile `tiny`: a delivered order, and a new
+/// order.
 const DELIVERED: u64 = order(3, 5);
 const NEW: u64 = order(3, 29);
 
-/// Returns the conditions that fail after the damage.
+/// Returns the names of the conditions that fail after the damage.
 fn noticed(damage: impl FnOnce(&Cluster)) -> Vec<&'static str> {
-    // No transaction has run: the damaged data is as it was loaded.
+    // No transaction has run, so the test damages loaded data.
     let workload: Tpcc = small("tiny", 1);
     let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 3);
     let nothing = Tally::default();
@@ -52,7 +55,7 @@ fn noticed(damage: impl FnOnce(&Cluster)) -> Vec<&'static str> {
     broken(&cluster.check(&workload, &nothing))
 }
 
-/// Returns the names of those that do not hold.
+/// Returns the names of the invariants that do not hold.
 fn broken(invariants: &[Invariant]) -> Vec<&'static str> {
     let broken = invariants.iter().filter(|invariant| !invariant.ok);
     broken.map(|it| it.name.split(':').next().expect("a name")).collect()
@@ -73,7 +76,7 @@ fn money_that_does_not_add_up_is_noticed() {
     assert_eq!(tampered(HISTORY, 1 << 40 | 9, 5, &[1, 0, 0]), ["C8", "C9", "C10"]);
     assert_eq!(tampered(CUSTOMER, district(2) | 7, 0, &cents), ["C10", "C12"]);
     assert_eq!(tampered(CUSTOMER, district(2) | 7, 1, &cents), ["C12"]);
-    // A delivered line with a price that its customer was not charged.
+    // The damage is a delivered line with an amount that the line's customer was not charged.
     assert_eq!(tampered(ORDER_LINE, DELIVERED | 1, 4, &[1, 0, 0]), ["C10", "C12"]);
 }
 
@@ -142,7 +145,7 @@ fn a_missing_row_that_a_transaction_needs_is_named() {
     }
 }
 
-/// Draws many inputs at the specification's scale.
+/// Draws many inputs for a database with the specification's sizes.
 fn draws(warehouses: u64) -> Vec<Input> {
     let settings = Settings { records: Some(warehouses), ..Settings::default() };
     let workload = Tpcc::new(&settings).expect("a profile");
@@ -150,7 +153,7 @@ fn draws(warehouses: u64) -> Vec<Input> {
     (0..200_000).map(|_| workload.draw(&mut rng)).collect()
 }
 
-/// Returns the percentage of values for which `holds` is true.
+/// Returns the percentage of the values for which `holds` is true.
 fn percent<T>(all: &[T], holds: impl Fn(&T) -> bool) -> f64 {
     100.0 * all.iter().filter(|it| holds(it)).count() as f64 / all.len() as f64
 }
@@ -183,8 +186,8 @@ fn new_orders_are_drawn_as_specified() {
     let share = |count: u32| f64::from(count) * 11.0 / f64::from(orders);
     assert!(counts[..5].iter().all(|&count| count == 0));
     assert!(counts[5..].iter().all(|&count| (share(count) - 1.0).abs() < 0.05), "{counts:?}");
-    // NURand is uneven. A number with thirteen ones at its end is drawn .75 ^ 13 of the time, and
-    // twelve items have them: the hottest is drawn 195 times as often as the mean.
+    // NURand is uneven. A result with thirteen ones at its end has the probability .75 ^ 13, and
+    // twelve items have such numbers. So the hottest item is drawn 195 times as often as the mean.
     let mut items = vec![0u32; 100_001];
     lines.iter().for_each(|&(_, item)| items[item as usize] += 1);
     let mean = lines.len() as f64 / 100_000.0;
@@ -223,7 +226,7 @@ fn payments_and_the_others_are_drawn_as_specified() {
             Input::NewOrder { .. } | Input::OrderStatus { .. } => {}
         }
     }
-    // With one warehouse nothing is remote.
+    // With one warehouse no payment and no order line is remote.
     let settings = Settings { records: Some(1), ..Settings::default() };
     let workload = Tpcc::new(&settings).expect("a profile");
     let mut rng = seeded(6, 6);
@@ -268,7 +271,8 @@ fn adds_up(protocol: &str) {
     let ended = tally.orders + tally.rolled_back;
     near(100.0 * tally.rolled_back as f64 / ended as f64, 1.0, 0.6);
     let delivered: u64 = tally.delivered.iter().sum();
-    // 8,000 transactions, of which 4 % deliver an order in each of ten districts.
+    // The run has 8,000 transactions. 4 % of these transactions deliver an order in each of ten
+    // districts.
     near(delivered as f64, 3_200.0, 500.0);
     assert!(tally.levels > 200 && tally.statuses > 200 && tally.by_name > 1_500, "{tally:?}");
     assert!(tally.low_stocks > 0);
@@ -281,7 +285,8 @@ fn a_skew_is_refused() {
     assert!(error.to_string().starts_with("zipf = 0.5; allowed: none"), "{error}");
 }
 
-/// Counts FORD's rounds, alone on its cluster, once warm: the most frequent number.
+/// Counts the rounds of each kind of transaction under FORD. Only one coordinator runs, after a
+/// warm-up. The result for each kind is the most frequent number.
 #[test]
 fn each_transaction_takes_few_rounds() {
     let workload: Tpcc = small("tiny", 2);
@@ -307,8 +312,8 @@ fn each_transaction_takes_few_rounds() {
     assert_eq!(usual, ROUNDS, "{counts:?}");
 }
 
-/// FORD's public code needs a fetch for the records that an order has once, one for its rows, two
-/// for each line.
+/// FORD's public code needs one fetch for the records that an order has once and one fetch for the
+/// order's rows. FORD's public code needs two more fetches for each line.
 #[test]
 fn the_public_code_orders_line_by_line() {
     let workload: Tpcc = small("crest-code", 1);
@@ -322,7 +327,8 @@ fn the_public_code_orders_line_by_line() {
         let before = cluster.cx.port.counts().rounds;
         block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it ends");
         let rounds = cluster.cx.port.counts().rounds - before;
-        // An order with an unknown item lacks a row; most fetches locate first, then lock.
+        // An order with an unknown item does not insert one row, so it needs one fetch less. Most
+        // fetches have one round that finds the records and another that locks them.
         assert!((fetches - 1..4 * fetches).contains(&rounds), "{fetches} fetches, {rounds} rounds");
         orders += 1;
     }
@@ -331,7 +337,7 @@ fn the_public_code_orders_line_by_line() {
     assert!(cluster.audit().is_clean());
 }
 
-/// The longest undo images of all transactions here must fit into a log area of the usual size.
+/// Tests that the longest undo images of all transactions fit into a log area of the default size.
 #[test]
 fn a_delivery_of_ten_orders_of_fifteen_lines_fits_into_a_log() {
     let workload: Tpcc = small("tiny", 1);
@@ -346,7 +352,7 @@ fn a_delivery_of_ten_orders_of_fifteen_lines_fits_into_a_log() {
             long[d_id as usize] = true;
         }
     }
-    // Nine orders of a district are loaded as new; the tenth is the long one.
+    // Nine loaded orders of a district are new orders, and the tenth new order is the long one.
     for _ in 0..10 {
         let input = Input::Delivery { w_id: 1, carrier: 1 };
         block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it fits");

@@ -1,7 +1,7 @@
-//! Shorthand for small histories, shared by the tests.
+//! Functions that create small histories, which the tests share.
 use tarn_check::{AnomalyKind, History, Isolation, RecordId, Report, Transaction, check};
 
-/// Three records of one table, and one of another.
+/// Names of records for tests: three records of one table, and one record of another table.
 pub const X: RecordId = RecordId { table: 0, key: 1 };
 pub const Y: RecordId = RecordId { table: 0, key: 2 };
 pub const Z: RecordId = RecordId { table: 1, key: 1 };
@@ -11,12 +11,12 @@ pub fn history(transactions: Vec<Transaction>) -> History {
     History { tables, transactions, ..History::default() }
 }
 
-/// A committed transaction that overlaps every other made by this function.
+/// Creates a committed transaction. All transactions that this function creates overlap in time.
 pub fn txn(id: u64) -> Transaction {
     Transaction::committed(id, id as u32, 0, 1_000)
 }
 
-/// A committed transaction at these times.
+/// Creates a committed transaction with these times of invocation and completion.
 pub fn at(id: u64, invoked_ns: u64, completed_ns: u64) -> Transaction {
     Transaction::committed(id, id as u32, invoked_ns, completed_ns)
 }
@@ -25,7 +25,8 @@ pub fn strict(transactions: Vec<Transaction>) -> Report {
     check(&history(transactions), Isolation::StrictSerializable)
 }
 
-/// Names of the kinds found, cycles by their class.
+/// Returns the names of the kinds of anomalies in a report. For a cycle the name is that of its
+/// class.
 pub fn classes(report: &Report) -> Vec<String> {
     let name = |anomaly: &tarn_check::Anomaly| match anomaly.cycle_class() {
         Some(class) => class.to_string(),
@@ -34,7 +35,7 @@ pub fn classes(report: &Report) -> Vec<String> {
     report.anomalies.iter().map(name).collect()
 }
 
-/// Asserts that the history is refused for exactly these reasons.
+/// Asserts that the checker refuses the history, with exactly these anomalies.
 #[track_caller]
 pub fn refused(transactions: Vec<Transaction>, expected: &[&str]) -> Report {
     let report = strict(transactions);
@@ -54,8 +55,8 @@ pub fn total(report: &Report, kind: AnomalyKind) -> u64 {
     report.totals.get(&kind).copied().unwrap_or(0)
 }
 
-/// SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA
-/// 2014): random numbers that are the same everywhere.
+/// SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014):
+/// a generator whose random numbers are the same on every machine.
 pub struct Random(pub u64);
 
 impl Random {

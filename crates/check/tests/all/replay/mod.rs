@@ -1,13 +1,15 @@
-//! The oracle: strict serializability and snapshot isolation from their definitions, by exhaustion.
+//! The oracle, which decides strict serializability and snapshot isolation from their definitions.
+//! The oracle tries every possible order.
 //!
-//! A history is accepted if a serial order exists for the committed transactions and some set of
-//! the unknown ones. The order respects real time, and each record's versions are installed in
-//! ascending order. Every read, replayed before its transaction's own writes are installed, finds
-//! the recorded version; so no read can be of its own transaction's write. Under snapshot isolation
-//! the order is that of commits, and each transaction has a snapshot somewhere before its commit.
-//! Its reads are replayed at the snapshot. The snapshot comes after all transactions that were over
-//! before this one began. No transaction that commits between snapshot and commit writes a record
-//! that this one writes.
+//! The oracle accepts a history if it finds a serial order of the committed transactions and some set
+//! of the unknown transactions. The order respects real time, and it installs the versions of each
+//! record in ascending order. The oracle replays the reads of a transaction before it installs the
+//! transaction's writes. Every replayed read must find the recorded version, so no read can show its
+//! own transaction's write. Under snapshot isolation the order is the order of commits, and each
+//! transaction has a snapshot somewhere before its commit. The oracle replays a transaction's reads
+//! at its snapshot. The snapshot comes after all transactions that completed before the snapshot's
+//! transaction was invoked. Consider a transaction that commits between another transaction's
+//! snapshot and commit: the two do not write the same record.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +32,8 @@ struct World<'a> {
     history: &'a History,
     txns: Vec<&'a Transaction>,
     isolation: Isolation,
-    /// All writes that take part, by record: version and whether it is there afterwards.
+    /// For each record all included writes: the version, and whether the record is present
+    /// afterwards.
     writes: BTreeMap<RecordId, Vec<(Version, bool)>>,
 }
 
@@ -48,7 +51,7 @@ impl<'a> World<'a> {
         self.writes.get(&record).map_or(&[], |writes| writes)
     }
 
-    /// Tries every way to go on from this beginning of a serial order.
+    /// Tries every way to continue the serial order that begins with `order`.
     fn extend(&self, order: &mut Vec<usize>) -> bool {
         if order.len() == self.txns.len() {
             return true;
@@ -74,7 +77,8 @@ impl<'a> World<'a> {
             && (first..=order.len()).any(|from| self.may_read(order, from, next))
     }
 
-    /// Whether a transaction that commits next may have read when the first `from` had committed.
+    /// Returns whether the transaction that commits next may have taken its snapshot right after the
+    /// first `from` commits of `order`.
     fn may_read(&self, order: &[usize], from: usize, next: usize) -> bool {
         let txn = self.txns[next];
         let over_before = |other: &Transaction| {
@@ -92,7 +96,7 @@ impl<'a> World<'a> {
         !is_late && !is_overwritten && txn.reads.iter().all(|read| self.finds(before, read))
     }
 
-    /// Returns the versions of a record that the transactions so far installed, in order.
+    /// Returns the versions of a record that the transactions of `order` installed, in order.
     fn applied(&self, order: &[usize], record: RecordId) -> Vec<(Version, bool)> {
         let done = order.iter().flat_map(|&at| &self.txns[at].writes);
         let here = done.filter(|write| write.record == record);
@@ -111,7 +115,7 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Whether a read, after these transactions, finds the version that it recorded.
+    /// Returns whether a read that runs after the transactions of `order` finds the recorded version.
     fn finds(&self, order: &[usize], read: &Read) -> bool {
         let applied = self.applied(order, read.record);
         let last = applied.last();
@@ -129,8 +133,8 @@ impl<'a> World<'a> {
         absent && applied.len() == before && applied.iter().all(|(v, _)| *v <= read.version)
     }
 
-    /// Returns the lowest version read that no transaction tried to write and that is below all
-    /// writes.
+    /// Returns the lowest version that a transaction read, that no transaction tried to write, and
+    /// that is below all writes.
     fn initial_version(&self, record: RecordId) -> Option<Version> {
         let attempts = self.history.transactions.iter().flat_map(|txn| &txn.writes);
         let attempts: Vec<Version> =
@@ -143,7 +147,7 @@ impl<'a> World<'a> {
         initial.map(|read| read.version).min()
     }
 
-    /// Whether all writers and readers of one version recorded one value.
+    /// Returns whether all writers and readers of the same version recorded the same value.
     fn values_agree(&self) -> bool {
         let mut values: BTreeMap<(RecordId, Version), u64> = BTreeMap::new();
         let mut agrees = |record, version, value: u64| {

@@ -1,11 +1,11 @@
 //! Runs the `tarn` program as a user does.
 //!
-//! Invariant: a test writes only into a temporary folder of its own.
+//! Invariant: each test writes only into a temporary folder of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How a run ended.
+/// The output and the exit code of a run that has ended.
 pub struct Ended {
     pub code: Option<i32>,
     pub out: String,
@@ -32,13 +32,13 @@ pub fn tarn<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Ended {
     }
 }
 
-/// Runs `tarn` with a line of arguments.
+/// Runs `tarn` with a line of arguments, which are separated by spaces.
 pub fn tarn_line(line: &str) -> Ended {
     tarn(&line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// Asserts that each line is refused in one line with this start and these allowed values;
-/// `command` stands before each.
+/// Asserts that the program refuses each command line. The program's error must be one line with this start and these
+/// allowed values. `command` is put before each command line.
 pub fn assert_refused(command: &str, lines: &[(&str, &str, &str)]) {
     for (line, start, allowed) in lines {
         let ended = tarn_line(&format!("{command} {line}"));

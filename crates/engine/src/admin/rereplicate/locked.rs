@@ -1,11 +1,11 @@
-//! Copies units whose lock is in a compute node. The copier holds that lock while it writes a unit.
+//! Copies units whose lock is in the memory of a compute node. The copier holds that lock while it writes a unit.
 //!
-//! Invariant: bytes that differ between the primary and the copy are read again and written under a read lock. The
-//! lock is secured before the WRITE. So no transaction is writing the unit, and the next writer's WRITE lands after
-//! the copier's. Equal bytes need no lock, even if they were read at different times. Bytes that no transaction
-//! writes stay equal, and a writer writes its bytes to both nodes. (This way of copying is for the lock-first
-//! protocol of Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks"; the paper's
-//! system fills copies while the cluster is idle.)
+//! Invariant: if bytes of the primary and the copy differ, the copier reads and writes these bytes again under a read
+//! lock. The copier holds the lock before it posts the WRITE. So no transaction writes the unit during that time, and
+//! the next writer's WRITE arrives after the copier's. Equal bytes need no lock, even if the copier read them at
+//! different times. Bytes that no transaction writes stay equal, and a writer writes its bytes to both nodes. (This
+//! way of copying is for the lock-first protocol of Hu et al., "LOTUS: Optimizing Disaggregated Transactions with
+//! Disaggregated Locks"; the paper's system fills copies while the cluster is idle.)
 
 use super::unit::{Kind, Unit, word};
 use super::{Copier, Copy, Stop};
@@ -21,11 +21,11 @@ use tarn_store::layout::KEY_AT;
 use tarn_store::placement::catalog::Table;
 use tarn_store::placement::shard_map::{ShardId, shard_of_address};
 
-/// The number of locks that are requested in one set. A set is granted or refused as a whole, and a message has
+/// The number of locks that the copier requests in one set. A set is granted or refused as a whole, and a message has
 /// room for this many locks.
 const LOCKS_AT_ONCE: usize = 32;
 
-/// Units whose locks are requested or held. Dropping this value releases the locks.
+/// The units whose locks the copier has requested or holds. Dropping this value releases the locks.
 struct Locked<'a> {
     cx: &'a Context,
     held: LockSet,
@@ -39,7 +39,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Locked<'_> {
-    /// Requests the locks of all its units. Returns whether all these locks were granted.
+    /// Requests the locks of all units of this value. Returns whether all these locks were granted.
     async fn ask(&mut self, table: &Table) -> Result<bool, Failure> {
         for (name, shard) in self.units.iter().map(|it| it.lock(table)) {
             self.held.ask(self.cx, name, shard, LockMode::Read);
@@ -52,7 +52,7 @@ impl Locked<'_> {
     }
 }
 
-/// A unit with the images that were read at the primary and at the copy.
+/// A unit with the images that the copier read at the primary and at the copy.
 struct Compared {
     unit: Unit,
     images: Vec<Vec<u8>>,
@@ -81,7 +81,7 @@ impl Compared {
 }
 
 impl<'a> Copier<'a> {
-    /// Copies units until each unit is equal at both nodes, or was written under its lock.
+    /// Copies units until each unit is equal at both nodes, or the copier has written the unit under its lock.
     pub(super) async fn copy_locked(
         &mut self,
         table: &Table,
@@ -104,7 +104,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Reads units at the primary and at the copy, including all spans that their images lead to.
+    /// Reads units at the primary and at the copy, including all spans to which their images lead.
     async fn compare(&mut self, table: &Table, units: Vec<Unit>) -> Result<Vec<Compared>, Failure> {
         let none = |unit| Compared { unit, images: Vec::new(), copies: Vec::new() };
         let mut read: Vec<Compared> = units.into_iter().map(none).collect();
@@ -167,8 +167,8 @@ impl<'a> Copier<'a> {
         Ok((granted, refused))
     }
 
-    /// Writes differing units to the copy, under their locks. Returns the units that must be compared again. Locks
-    /// are requested in large sets; if a set is refused, its locks are requested one by one.
+    /// Writes differing units to the copy, under their locks. Returns the units that must be compared again. The
+    /// copier requests locks in large sets. If a set is refused, the copier requests its locks one by one.
     async fn write_locked(
         &mut self,
         table: &Table,
@@ -192,8 +192,8 @@ impl<'a> Copier<'a> {
         for (set, count) in locked.iter_mut().zip(counts) {
             let holds = set.held.secure(cx).is_ok();
             for (it, name) in read.by_ref().take(count) {
-                // If a slot was taken or freed meanwhile, another lock protects it now. Such a unit is compared
-                // again.
+                // If a transaction took or freed the slot meanwhile, another lock protects the slot now. The copier
+                // compares such a unit again.
                 match holds && it.lock(table) == name {
                     true => written.push(it),
                     false => later.push(anew(it.unit)),
@@ -202,7 +202,7 @@ impl<'a> Copier<'a> {
         }
         for it in &written {
             let before = wishes.len();
-            // The bodies that a slot leads to are written before the slot itself.
+            // The copier writes the bodies to which a slot leads before it writes the slot itself.
             let pairs = it.images.iter().zip(&it.copies);
             for (&(at, _), (image, copy)) in it.unit.spans.iter().zip(pairs).rev() {
                 if image != copy {

@@ -1,10 +1,10 @@
-//! Copies units whose lock is in the memory node, without taking the lock.
+//! Copies units whose lock is in the memory node. The copier does not take the lock.
 //!
-//! Invariant: the copier reads a unit unlocked at version v, writes it to the copy, and reads LOCK and VERSION
-//! again. If the unit is still unlocked at version v, the copy is correct. Otherwise the copier repeats all these
-//! steps. A writer holds LOCK until every copy has acknowledged its WRITE. So a transaction's WRITE that reached
-//! the joining copy before the copier's WRITE shows in the second read. A transaction's WRITE that arrives after
-//! the copier's WRITE is newer. LOCK words are not copied, because they are zero at backups.
+//! Invariant: the copier reads a unit unlocked at version v, writes it to the copy, and reads LOCK and VERSION again.
+//! If the unit is still unlocked at version v, the copy is correct. Otherwise the copier repeats all these steps. A
+//! writer holds LOCK until every copy has acknowledged its WRITE. So if a transaction's WRITE reached the joining
+//! copy before the copier's WRITE, the second read shows the lock or a new version. A transaction's WRITE that
+//! arrives after the copier's WRITE is newer. LOCK words are not copied, because they are zero at backups.
 
 use super::unit::{Unit, word};
 use super::{Copier, Copy, Stop};
@@ -14,18 +14,18 @@ use tarn_store::ids::Failure;
 use tarn_store::layout::{LOCK_AT, VERSION_AT};
 use tarn_store::placement::catalog::Table;
 
-/// The result of reading a unit.
+/// The result of reading a unit at the primary and at the copy.
 enum Seen {
-    /// The unit is unlocked. The first images are the primary's, all of one moment; the second images are the
-    /// copy's.
+    /// The unit is unlocked. The first images come from the primary and show one moment. The second images come from
+    /// the copy.
     Free(Vec<Vec<u8>>, Vec<Vec<u8>>),
-    /// A transaction holds the unit with this LOCK word, or has changed the unit during the read.
+    /// A transaction holds the unit with this LOCK word, or has changed the unit while the copier read it.
     Busy(u64),
 }
 
 impl Seen {
-    /// Classifies a unit by its images. The first line is always a snapshot of one moment; all lines of the unit
-    /// are if `is_steady`.
+    /// Classifies a unit by its images. The first line is always a snapshot of one moment. If `is_steady` is true,
+    /// all lines of the unit are a snapshot of the same moment.
     fn of(is_steady: bool, images: Vec<Vec<u8>>, copies: Vec<Vec<u8>>) -> Seen {
         match word(&images[0], LOCK_AT) {
             0 if is_steady => Seen::Free(images, copies),
@@ -34,7 +34,7 @@ impl Seen {
     }
 }
 
-/// Groups units into runs, each of which one READ covers. A run consists of adjacent units of one line each,
+/// Groups units into runs, so that one READ covers each run. A run consists of adjacent units of one line each,
 /// because a READ of many lines returns each line as of one moment. Any other unit forms a run of its own.
 fn runs(units: &[Unit]) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
@@ -86,8 +86,8 @@ impl Copier<'_> {
                     false => done.push((unit, images)),
                 }
             }
-            // The transaction of such a lock is gone, because its node's incarnation was recovered. The lock would
-            // prevent the copying of its record for ever.
+            // The transaction that took such a lock has ended, because its node's incarnation was recovered. The
+            // remaining lock would prevent the copying of its record for ever.
             let free = |(guard, lock): (Address, u64)| {
                 Wish::Clear(self.cx.groups.primary(guard.plus(LOCK_AT)), lock)
             };
@@ -107,7 +107,7 @@ impl Copier<'_> {
         Ok(done)
     }
 
-    /// The READ of a unit's LOCK and VERSION at the primary.
+    /// Returns a READ of a unit's LOCK and VERSION at the primary.
     fn look_at(&self, unit: &Unit) -> Wish {
         Wish::Read(self.cx.groups.primary(unit.guard.plus(LOCK_AT)), 16)
     }
@@ -158,8 +158,8 @@ impl Copier<'_> {
         Ok(read)
     }
 
-    /// Adds WRITEs of the spans in which a unit differs, without the LOCK word. The span with VERSION is written
-    /// last. The lines of one span may be written in any order.
+    /// Adds WRITEs of the spans in which a unit differs, without the LOCK word. The WRITE of the span with VERSION
+    /// comes last. The lines of one span may be written in any order.
     fn add_writes(
         &mut self,
         unit: &Unit,

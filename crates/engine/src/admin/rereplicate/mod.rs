@@ -1,10 +1,10 @@
 //! Fills a joining copy of a replica group while transactions run.
 //!
-//! Invariant: every WRITE of a transaction also goes to the joining copy, beginning before the first byte is
-//! copied. The copier copies units; a unit is all memory that one lock protects. The place of the lock decides how
-//! a unit is copied while transactions write it. If the lock is in the memory node, `looked` compares LOCK and
-//! VERSION before and after the WRITE. If the lock is in a compute node, `locked` takes the lock. The arguments are
-//! in docs/design/0013-memory-node-recovery.md.
+//! Invariant: every WRITE of a transaction also goes to the joining copy. Transactions begin to do so before the
+//! copier copies the first byte. The copier copies units; a unit is all memory that one lock protects. The place of
+//! the lock decides how the copier copies a unit while transactions write the unit. If the lock is in the memory
+//! node, `looked` compares LOCK and VERSION before and after the WRITE. If the lock is in a compute node, `locked`
+//! takes the lock. The arguments why such a copy is correct are in docs/design/0013-memory-node-recovery.md.
 
 mod locked;
 mod looked;
@@ -23,19 +23,19 @@ use tarn_store::layout::{DIRECTORY_BYTES, Geometry, LOCK_AT, SEGMENTS_MAX};
 use tarn_store::placement::catalog::{SUPERBLOCK_BYTES, Table};
 use unit::{Kind, Unit, word};
 
-/// The number of chunk words that are copied in one step.
+/// The number of chunk words that the copier copies in one step.
 const WORDS_AT_ONCE: u64 = 512;
 
-/// The counters of a copier's work.
+/// The counters of the copier's work.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Copied {
-    /// The number of units that were read.
+    /// The number of units that the copier read.
     pub units: u64,
-    /// The number of units of which some bytes were written.
+    /// The number of units of which the copier wrote some bytes.
     pub written: u64,
-    /// The number of bytes that were written.
+    /// The number of bytes that the copier wrote.
     pub bytes: u64,
-    /// The number of units that were read again because a transaction had written them.
+    /// The number of units that the copier read again because a transaction had written them.
     pub again: u64,
 }
 
@@ -50,7 +50,7 @@ impl Copied {
 
 /// The reason why a copier stops.
 enum Stop {
-    /// The copy would not be accepted when it is finished.
+    /// The repair would not accept the finished copy.
     BrokenOff,
     /// The fabric failed.
     Failed(Failure),
@@ -62,7 +62,7 @@ impl From<Failure> for Stop {
     }
 }
 
-/// A unit with the images that were copied.
+/// A unit with the images that the copier copied.
 type Copy = (Unit, Vec<Vec<u8>>);
 
 /// The copier of one joining copy.
@@ -71,7 +71,7 @@ struct Copier<'a> {
     bulk: Bulk<'a>,
     to: NodeSlot,
     pace: Pace,
-    /// Returns whether the copy can still be accepted when it is finished.
+    /// Returns whether the repair can still accept the copy when it is finished.
     goes_on: &'a dyn Fn() -> bool,
     done: Copied,
 }
@@ -111,13 +111,13 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Returns an error if the copy could not be accepted any more.
+    /// Returns an error if the repair could not accept the copy any more.
     fn go_on(&self) -> Result<(), Stop> {
         if (self.goes_on)() { Ok(()) } else { Err(Stop::BrokenOff) }
     }
 
-    /// Copies the superblock, except the timestamp counter, which changes all the time and is used only at the
-    /// primary.
+    /// Copies the superblock without the timestamp counter. The counter changes all the time, and only the primary's
+    /// counter is used.
     async fn copy_superblock(&mut self, group: GroupId) -> Result<(), Stop> {
         let end = SUPERBLOCK_BYTES / 8;
         let start = Address::new(group, 0);
@@ -132,8 +132,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies words that transactions change one by one without a lock. Transactions change such words by CAS at
-    /// the primary first, then at the other members.
+    /// Copies words that transactions change one by one without a lock. Transactions change such a word by CAS at the
+    /// primary first, then at the other members of the group.
     async fn copy_words(&mut self, start: Address, count: u64) -> Result<(), Stop> {
         for first in (0..count).step_by(WORDS_AT_ONCE as usize) {
             let bytes = (WORDS_AT_ONCE.min(count - first) * 8) as usize;
@@ -146,16 +146,17 @@ impl Copier<'_> {
                     break;
                 }
                 self.write(vec![Wish::Write(at.at(self.to), image.clone())]).await?;
-                // The copier's WRITE may have overwritten a word that changed at the primary meanwhile, so the
-                // words are read again.
+                // A word may have changed at the primary before the copier's WRITE overwrote it at the copy. So the
+                // copier reads the words again.
             }
         }
         Ok(())
     }
 
     /// Copies a shard. A split may move a slot from a bucket ahead of the copier to a bucket behind it, while the
-    /// slot's bodies stay in place. Then the copier would miss the bodies. Each split changes the header. So the
-    /// copier repeats the walk until the header is the same at the end as at the beginning.
+    /// slot's bodies stay in place. The copier would then miss the bodies of that slot. Each split changes the index
+    /// header. So the copier repeats its walk over the buckets until the header is the same at the end as at the
+    /// beginning.
     async fn copy_shard(&mut self, table: &Table, group: GroupId) -> Result<(), Stop> {
         let mut header = self.copy_header(table, group).await?;
         loop {
@@ -202,8 +203,9 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies buckets. Their directory records are copied first, because they name the blocks of each chain. A
-    /// transaction that links a new block writes that block to the joining copy itself.
+    /// Copies buckets. The copier copies their directory records first, because directory records contain the
+    /// addresses of the blocks of each chain. A transaction that links a new block writes that block to the joining
+    /// copy itself.
     async fn copy_buckets(
         &mut self,
         table: &Table,
@@ -229,11 +231,11 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies the nodes of an ordered index that lie in `group`. One walk is enough. A transaction that creates a
-    /// node during the walk writes the whole node to the joining copy. A transaction that moves entries to another
-    /// node writes them to the joining copy too. Dead nodes are not copied. A compute node that has merged a node
-    /// away uses this node again only in the same configuration. In that configuration the joining copy also has
-    /// the mark of death.
+    /// Copies the nodes of an ordered index that lie in `group`. One walk over the tree is enough. A transaction that
+    /// creates a node during the walk writes the whole node to the joining copy. A transaction that moves entries to
+    /// another node also writes these entries to the joining copy. Dead nodes are not copied. A compute node that has
+    /// merged a node away uses the dead node again only in the same configuration. In that configuration the joining
+    /// copy also has the mark of death.
     async fn copy_tree(&mut self, index: &Index, group: GroupId) -> Result<(), Stop> {
         let table = self.cx.table(index.table);
         let mut walk = Walk::new(self.cx, index);
@@ -263,7 +265,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies units. Returns the units with the images that were copied.
+    /// Copies units. Returns the units with the images that the copier copied.
     async fn copy_units(&mut self, table: &Table, units: Vec<Unit>) -> Result<Vec<Copy>, Stop> {
         self.done.units += units.len() as u64;
         match self.cx.has_services() {
@@ -280,8 +282,8 @@ impl Copier<'_> {
         bytes.collect()
     }
 
-    /// Sends requests to the copy. If the future is dropped, WRITEs may still be on their way. `writes_copy` is
-    /// true until all these WRITEs have been acknowledged.
+    /// Sends WRITEs to the copy. If the future is dropped, WRITEs may still be in flight. `writes_copy` is true until
+    /// the copy has acknowledged all these WRITEs.
     async fn write(&mut self, wishes: Vec<Wish>) -> Result<(), Failure> {
         self.cx.writes_copy.set(true);
         let written = self.read(&wishes).await;

@@ -9,24 +9,24 @@ use tarn_store::placement::catalog::Table;
 pub(super) enum Kind {
     /// An index header.
     Header,
-    /// A bucket's directory record with the links of its chain.
+    /// A bucket's directory record with the links to the blocks of the bucket's chain.
     Directory,
     /// A slot with the bodies of its versions.
     Slot {
-        /// The directory record of its bucket.
+        /// The directory record of the slot's bucket.
         bucket: Address,
     },
     /// A node of an ordered index.
     Node,
 }
 
-/// All memory that one lock protects.
+/// A unit of copying: all memory that one lock protects.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
     pub(super) kind: Kind,
-    /// The address of the unit's LOCK word. This address identifies the unit.
+    /// The address of the unit's LOCK word. The address of the LOCK word identifies the unit.
     pub(super) guard: Address,
-    /// The spans that are known to belong to the unit, beginning with the line that contains the LOCK word.
+    /// The spans that certainly belong to the unit. The first span is the line that contains the LOCK word.
     pub(super) spans: Vec<(Address, usize)>,
 }
 
@@ -61,7 +61,7 @@ impl Unit {
     }
 }
 
-/// The word `at` bytes into an image.
+/// Returns the word that lies `at` bytes into an image.
 pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("inside the image"))
 }

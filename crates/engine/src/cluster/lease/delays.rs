@@ -1,35 +1,36 @@
-//! Statistics of transaction delays, which a compute node reports to the lease manager. They are a histogram of the
-//! reading times of read-only transactions, and the total times of the phases of read-write transactions.
+//! Statistics of transaction delays, which a compute node reports to the lease manager. The statistics are a
+//! histogram of the reading times of read-only transactions, and the total times of the phases of read-write
+//! transactions.
 //!
 //! Invariant: only the thread itself writes its counts. So an increment is a load and a store, and needs no
-//! allocation. A thread that sums the counts reads each count as it was at some moment. These figures affect how fast
-//! transactions are, never their correctness.
+//! allocation. A thread that sums the counts reads each count as it was at some moment. The statistics affect how
+//! fast transactions are, never their correctness.
 //!
 //! The design follows OOCC, section VII ("the coordinator records statistics for read-only transactions, including
-//! delays for each phase, commit delays, and omission rates"); the paper does not say how. Durations are counted by
-//! powers of 1.1, so a reported percentile exceeds the true one by at most a tenth. A reader's window already has a
-//! length, so counting the reader costs only 1.3 ns (AMD EPYC, alone in a loop, random durations). A thread learns
-//! the end of a stage only by reading a clock. So it times only one transaction in [`SAMPLE`]; the choice of this
-//! transaction costs 1 ns.
+//! delays for each phase, commit delays, and omission rates"); the paper does not say how. Durations are counted in
+//! buckets whose bounds are powers of 1.1, so a reported percentile exceeds the true one by at most a tenth. A thread
+//! knows the length of a reader's window in any case, so counting the reader costs only 1.3 ns (AMD EPYC, alone in a
+//! loop, random durations). To learn the end of a stage, a thread must read a clock. So the thread times only one
+//! transaction in [`SAMPLE`]; the choice of this transaction costs 1 ns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::clock::Nanos;
 
-/// The number of buckets. The last bucket counts every duration longer than the longest lease.
+/// The number of buckets of the histogram. The last bucket counts every duration longer than the longest lease.
 pub const BUCKETS: usize = 176;
 /// The sampling interval: a thread times the phases of one read-write transaction in [`SAMPLE`].
 pub const SAMPLE: u64 = 64;
 
 /// The number of bits behind the leading one that select a starting bucket. Durations that share these bits differ by
-/// less than a sixteenth, so at most one bucket's floor lies between them. So a duration belongs to the starting
-/// bucket or to the next bucket.
+/// less than a sixteenth, so at most one bucket's lower bound lies between them. So a duration belongs to the
+/// starting bucket or to the next bucket.
 const MANTISSA_BITS: u32 = 4;
 const STARTS: usize = 64 << MANTISSA_BITS;
 
 /// The shortest duration of each bucket, in nanoseconds: 1.1 to the power of the bucket's number, rounded up. The
-/// final element is a floor above the last bucket.
+/// final element is a lower bound above the last bucket.
 const FLOORS: [u64; BUCKETS + 1] = floors();
-/// For each leading bit and the bits behind it, the bucket of the shortest duration with these bits.
+/// For each leading bit of a duration and the bits behind it, the bucket of the shortest duration with these bits.
 const START: [u8; STARTS] = starts();
 
 const fn floors() -> [u64; BUCKETS + 1] {
@@ -58,32 +59,34 @@ const fn starts() -> [u8; STARTS] {
     starts
 }
 
-/// The bucket of a duration. The function has no branch, since a branch on durations that vary would be mispredicted.
+/// Returns the bucket of a duration. The function has no branch, because the processor would mispredict a branch on
+/// durations that vary.
 #[inline]
 fn bucket_of(passed: Nanos) -> usize {
     let ns = passed.0.clamp(1, u64::MAX - 1);
     let leading = ns.ilog2();
     let behind = (ns << (63 - leading) << 1 >> (64 - MANTISSA_BITS)) as usize;
     let bucket = usize::from(START[(leading as usize) << MANTISSA_BITS | behind]);
-    // The floor after the last bucket is a value that no duration reaches.
+    // The lower bound after the last bucket is a value that no duration reaches.
     bucket + usize::from(FLOORS[bucket + 1] <= ns)
 }
 
 /// The stages of a sampled read-write transaction, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Locks and reads until the commit begins, including the caller's own work between the locks and reads.
+    /// The stage of locks and reads until the commit begins. The stage includes the caller's own work between the
+    /// locks and reads.
     Execute,
-    /// Validation and log, including upgrades of read locks.
+    /// The stage of validation and log, including upgrades of read locks.
     Validate,
-    /// The rest of the wait until leases have ended.
+    /// The stage in which the transaction still waits until leases have ended.
     Wait,
-    /// The writes of data, until all replicas have the data.
+    /// The stage that writes data. The stage ends when all replicas have the data.
     Write,
 }
 
 impl Stage {
-    /// All stages, in their order.
+    /// All stages of a transaction, in their order.
     pub const ALL: [Stage; 4] = [Stage::Execute, Stage::Validate, Stage::Wait, Stage::Write];
 
     /// The name of the stage in reports.
@@ -97,16 +100,16 @@ impl Stage {
     }
 }
 
-/// The number of timings of a stage, and their total time.
+/// The number of measured times of a stage, and the sum of these times.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Spent {
-    /// The number of timings of the stage.
+    /// The number of measured times of the stage.
     pub count: u64,
     /// The total time of the stage, in nanoseconds.
     pub sum_ns: u64,
 }
 
-/// The counts of one thread, or the sum of the counts of several threads.
+/// The delays that one thread has counted, or the sum of several threads' counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delays {
     reads: [u64; BUCKETS],
@@ -136,8 +139,8 @@ impl Delays {
         self.stages[stage as usize]
     }
 
-    /// A duration that `percent` of a hundred read-only transactions do not exceed. The returned duration is too long
-    /// by at most a tenth. `None` if no transaction was counted.
+    /// A duration that is not exceeded by `percent` of a hundred read-only transactions. The returned duration
+    /// exceeds the exact percentile by at most a tenth. `None` if no transaction was counted.
     pub fn percentile(&self, percent: u8) -> Option<Nanos> {
         let all = self.reads();
         let wanted = (u128::from(all) * u128::from(percent.min(100))).div_ceil(100).max(1) as u64;
@@ -160,7 +163,7 @@ impl Delays {
         }
     }
 
-    /// The counts since an earlier snapshot of the same threads.
+    /// The difference between these counts and an earlier snapshot of the same threads.
     #[must_use]
     pub fn since(&self, earlier: &Delays) -> Delays {
         let mut since = self.clone();
@@ -187,7 +190,7 @@ impl Delays {
         }
     }
 
-    /// Reads the counts from a message; `None` if it is malformed.
+    /// Decodes the counts from a message; `None` if the message is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Delays> {
         let mut delays = Delays::default();
         let entries = bytes.chunks_exact(ENTRY_BYTES);
@@ -214,7 +217,7 @@ impl Delays {
 const ENTRY_BYTES: usize = 9;
 const _: () = assert!(BUCKETS + 2 * Stage::ALL.len() < 256, "a place is a byte");
 
-/// The counts of one thread; see the module's text.
+/// The delays that one thread counts; see the module's text.
 #[derive(Debug)]
 pub struct ThreadDelays {
     reads: [AtomicU64; BUCKETS],
@@ -234,7 +237,7 @@ impl Default for ThreadDelays {
     }
 }
 
-/// Adds to a count. Only the count's own thread calls this.
+/// Adds `more` to a count. Only the thread that owns the count calls this function.
 #[inline]
 fn add(count: &AtomicU64, more: u64) {
     count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
@@ -248,7 +251,8 @@ impl ThreadDelays {
         add(&self.in_lease, u64::from(is_in_lease));
     }
 
-    /// Counts the beginning of a read-write transaction. Returns whether the transaction is one of the timed ones.
+    /// Counts the beginning of a read-write transaction. Returns whether the thread should time the stages of this
+    /// transaction.
     #[inline]
     pub fn samples(&self) -> bool {
         add(&self.begun, 1);
@@ -263,7 +267,7 @@ impl ThreadDelays {
         add(sum_ns, passed.0);
     }
 
-    /// The sum of the counts so far. Any thread may call this function.
+    /// The sum of this thread's counts so far. Any thread may call this function.
     pub fn snapshot(&self) -> Delays {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let spent =

@@ -1,10 +1,11 @@
 //! The lease word that a compute node's threads use.
 //!
-//! Invariant: the node acknowledges a lease word after it has stored it here, and a writer loads the word after its
+//! Invariant: the node stores a lease word here before it acknowledges the word. A writer loads the word after its
 //! last lock was acknowledged. The store and the load are in one order with the stores and loads of all threads
-//! (`SeqCst`). So a writer whose locks came after a word was acknowledged waits for the time in that word or in a
-//! later one. A thread replaces the word only if it is still the word that the thread loaded before it read the word
-//! of record. So when several threads follow the word of record, none of them restores an old word.
+//! (`SeqCst`). Suppose that a writer takes its locks after the node has acknowledged a word. Then the writer waits
+//! for the time in the acknowledged lease word or in a later word. Before a thread reads the word of record, it loads
+//! the node's word. The thread then replaces the node's word only if it is still the loaded word. So when several
+//! threads follow the word of record, none of them restores an old word.
 
 use super::LeaseWord;
 use crate::cluster::membership::Membership;
@@ -25,14 +26,15 @@ impl NodeLease {
         lease
     }
 
-    /// Loads the lease word. A reader compares its window with the word, and a writer waits for the time in it.
+    /// Loads the lease word. A reader compares its window with this word, and a writer waits for the time in this
+    /// word.
     #[inline]
     pub fn load(&self) -> LeaseWord {
         LeaseWord::from_word(self.0.load(Ordering::SeqCst))
     }
 
-    /// Adopts the lease word of record and acknowledges it. Returns whether the word was new. The membership service
-    /// waits for a node whose threads do not call this function, and in the end expels the node.
+    /// Adopts the lease word of record and acknowledges it. Returns whether the word was new. If a node's threads do
+    /// not call this function, the membership service waits for the node and finally expels it.
     pub fn follow(&self, membership: &dyn Membership, node: NodeId) -> bool {
         let (before, word) = (self.load(), membership.read_lease());
         if before == word {

@@ -1,11 +1,12 @@
 //! Decides when the length of leases is wrong, and which length would be right.
 //!
-//! Invariant: the decision is a function of the counted delays. The decision affects how many readers must validate
+//! Invariant: the decision depends only on the counted delays. The decision affects how many readers must validate
 //! and how long writers wait, but never safety.
 //!
 //! The design follows OOCC, section VII. At least 80 of a hundred read-only transactions should skip validation, and
-//! the manager checks this once a second. A lease that is "significantly larger than the execution delay" is
-//! shortened. The paper does not say how large the difference must be, so it is a field of this policy.
+//! the manager checks this once a second. The manager shortens a lease that is "significantly larger than the
+//! execution delay". The paper does not say how large the difference must be, so the difference is a field of this
+//! policy.
 
 use super::{Delays, LEASE_NS_MAX, LeaseWord};
 use tarn_fabric::window::Drift;
@@ -14,7 +15,7 @@ use tarn_store::ids::UsageError;
 /// The bounds and thresholds of the decision; see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeasePolicy {
-    /// How often the manager checks the delays, by its clock, in nanoseconds.
+    /// The interval between the manager's checks of the delays, by its clock, in nanoseconds.
     pub every_ns: u64,
     /// The shortest lease that the manager requests, in nanoseconds.
     pub least_ns: u32,
@@ -23,7 +24,7 @@ pub struct LeasePolicy {
     /// The percentage of read-only transactions that should end within their leases.
     pub in_lease_percent: u8,
     /// A lease is too long if it exceeds the needed length by more than this percentage. The value should be at least
-    /// 10, because a percentile may be too long by a tenth. Otherwise the length keeps moving between two
+    /// 10, because a percentile may be too long by a tenth. Otherwise the lease length would alternate between two
     /// neighbouring values.
     pub slack_percent: u32,
     /// Whether members whose clocks drift too far are expelled ([`crate::requests::read_lease::monitor`]). Another
@@ -32,11 +33,11 @@ pub struct LeasePolicy {
 }
 
 impl LeasePolicy {
-    /// How often the paper's manager checks the delays, in nanoseconds.
+    /// The interval between two checks of the delays by the paper's manager, in nanoseconds.
     pub const EVERY_NS: u64 = 1_000_000_000;
 
-    /// Creates a policy with the paper's 80 of a hundred. A lease is too long if it exceeds the needed length by
-    /// half.
+    /// Creates a policy with the paper's target: 80 of a hundred transactions end in lease. Under this policy a lease
+    /// is too long if it exceeds the needed length by half.
     ///
     /// # Errors
     /// The error names the field that is out of range, its value and the allowed range.
@@ -52,7 +53,7 @@ impl LeasePolicy {
             return refuse("read-lease-most-ns", most_ns.to_string(), allowed);
         }
         if !(1..=most_ns).contains(&least_ns) {
-            // Without a lease the threads count nothing, so the length would stay 0 for ever.
+            // Without a lease the threads count nothing, so the lease length would stay 0 for ever.
             return refuse("read-lease-least-ns", least_ns.to_string(), format!("1 to {most_ns}"));
         }
         Ok(LeasePolicy {
@@ -65,8 +66,8 @@ impl LeasePolicy {
         })
     }
 
-    /// The length to request, if the present length is wrong. `delays` covers the transactions since the last check.
-    /// `drift` is the believed limit of clock drift.
+    /// The lease length to request, if the present length is wrong. `delays` covers the transactions since the last
+    /// check. `drift` is the believed limit of clock drift.
     pub fn decide(&self, present: LeaseWord, delays: &Delays, drift: Drift) -> Option<u32> {
         let now_ns = present.read_ns();
         if !present.is_settled() {

@@ -1,9 +1,10 @@
 //! Runs readers, writers and changes of the lease in random order, on several nodes whose clocks drift as far as they
 //! may.
 //!
-//! Invariant checked: a reader that is in lease has seen both records of one writer, or neither. In these tests, true
-//! time is a whole number, and a node sees only its own clock. Each participant takes one step at a time, so it may
-//! be slow at any point. The tests detect each rule that is left out on purpose.
+//! Invariant checked: a reader that is in lease has seen the new versions of both records of one writer, or of
+//! neither. In these tests, true time is a whole number, and a node sees only its own clock. Each reader, writer or
+//! node takes one step at a time, so it may be slow at any point. Each test leaves out one rule on purpose and
+//! detects that the rule is missing.
 
 use super::*;
 use rand::RngExt;
@@ -13,8 +14,8 @@ use tarn_fabric::rng::{Rng, seeded};
 
 const NODES: usize = 2;
 const LENGTHS: [u32; 3] = [60, 250, 1_500];
-/// The drift limit is a tenth. Real clocks drift far less, but a large drift makes the margins matter in a test whose
-/// steps have length one.
+/// The drift limit of these tests is a tenth. Real clocks drift far less. In a test whose steps have length one, only
+/// a large drift makes the margins matter.
 const PPM: u32 = 100_000;
 const TICK_NS: u32 = 4;
 const RATES: [u64; 3] = [1_000_000 - PPM as u64, 1_000_000, 1_000_000 + PPM as u64];
@@ -30,7 +31,7 @@ enum Planted {
     AtStart,
     /// The writer's wait counts from the moment when it requested the locks.
     FromIssue,
-    /// The word of record changes although some node still uses the previous word.
+    /// The word of record changes although some nodes still use the previous word.
     NoAcks,
     /// The word of record changes from one length to another in one step.
     OneStep,
@@ -56,8 +57,8 @@ struct Reading {
     /// The versions that the reader found in the records; `None` for a record that it has not read.
     seen: [Option<u64>; 2],
     second: Option<Nanos>,
-    /// The reader does not read its last record before this time. So many readers take all the time that the lease
-    /// allows.
+    /// The reader waits until this time before it reads its last record. So many readers use the whole time that the
+    /// lease allows.
     dallies_until: Nanos,
 }
 
@@ -84,7 +85,7 @@ struct World {
     slowness: u32,
     /// A writer begins with a probability of one in `idleness`.
     idleness: u32,
-    /// The number of successive steps that a writer or a change takes.
+    /// The number of steps that a writer, or a change of the lease, takes in succession.
     briskness: u32,
     is_eager: bool,
     /// A lock request is granted, and a node notices a new word, with a probability of one in `delay`.
@@ -215,7 +216,7 @@ impl World {
             |it: &Reading| it.seen.iter().flatten().count() == 1 && it.seen.contains(&Some(latest));
         let is_halfway = self.readings.iter().flatten().any(halfway) && self.is_eager;
         self.writing = match self.writing {
-            // Most writers begin when a reader has read one record and has the other record still to read.
+            // Most writers begin when a reader has read one of its two records.
             Writing::Not if !is_halfway && self.rng.random_range(0..self.idleness) > 0 => {
                 Writing::Not
             }
@@ -252,7 +253,7 @@ impl World {
             _ => self.lives.clone(),
         };
         match self.rng.random_range(0..8) {
-            // A node receives a word, uses it and acknowledges it at three different moments.
+            // A node receives a word, then uses it and then acknowledges it, at three different moments.
             0..=1 if self.rng.random_range(0..self.delay) > 0 => {}
             0..=1 => self.heard[node] = self.lease.word(),
             2..=3 => self.words[node] = self.heard[node],
@@ -272,8 +273,8 @@ impl World {
     }
 }
 
-/// Returns the number of reads in lease, the number of these that saw only one of a writer's two records, and the
-/// number of changes. The function stops after the first world that has such a read.
+/// Returns three numbers: reads in lease, reads in lease that saw only one of a writer's two records, and changes of
+/// the lease. The function stops after the first world in which a read saw only one of the two records.
 fn run(planted: Planted, worlds: u64) -> (u64, u64, u64) {
     let mut sum = (0, 0, 0);
     for seed in 0..worlds {

@@ -3,9 +3,10 @@
 //! ```text
 //! 63 CHANGE 48 | 47 READ, ns 24 | 23 WAIT, ns 0
 //! ```
-//! Invariants: the lease is one word, so one load returns both lengths of the same change. CHANGE counts up. So a
-//! length that was changed and changed back is not mistaken for a length that never changed. CHANGE starts anew after
-//! 65,536 changes; no lease lasts that long. Every rounding makes a lease shorter and a wait longer.
+//! Invariants: the lease is one word, so one load returns both lengths of the same change. The field CHANGE counts
+//! up. Suppose that a length was changed and changed back. CHANGE then distinguishes this length from a length that
+//! never changed. CHANGE starts again at 0 after 65,536 changes; no lease lasts that long. Every rounding makes a
+//! lease shorter and a wait longer.
 
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::window::Drift;
@@ -36,13 +37,13 @@ impl LeaseWord {
         LeaseWord(u64::from(change) << (2 * LENGTH_BITS) | lengths)
     }
 
-    /// The word as it is stored.
+    /// Returns the lease word as it is stored.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// Reads a stored word.
+    /// Converts a stored word to a lease word.
     #[inline]
     pub fn from_word(word: u64) -> LeaseWord {
         LeaseWord(word)
@@ -54,19 +55,19 @@ impl LeaseWord {
         (self.0 >> (2 * LENGTH_BITS)) as u16
     }
 
-    /// How long a reader trusts its reads.
+    /// The time for which a reader trusts its reads, in nanoseconds.
     #[inline]
     pub fn read_ns(self) -> u32 {
         (self.0 >> LENGTH_BITS) as u32 & LEASE_NS_MAX
     }
 
-    /// How long a writer waits.
+    /// The time for which a writer waits, in nanoseconds.
     #[inline]
     pub fn wait_ns(self) -> u32 {
         self.0 as u32 & LEASE_NS_MAX
     }
 
-    /// The lease, which must be longer than a reader's window.
+    /// The length of the lease. A reader's window must be shorter than this length.
     #[inline]
     pub fn lease(self) -> Nanos {
         Nanos(self.read_ns().into())
@@ -78,7 +79,7 @@ impl LeaseWord {
         Nanos(self.wait_ns().into())
     }
 
-    /// Whether the length is settled: no change from one length to another is under way.
+    /// Whether the lease length is settled: no change from one length to another is under way.
     #[inline]
     pub fn is_settled(self) -> bool {
         self.read_ns() == self.wait_ns()
@@ -92,7 +93,7 @@ impl std::fmt::Debug for LeaseWord {
 }
 
 /// Whether a reader is in lease. The reader loaded `at_start` before its first time, and `at_end` after its second
-/// time. If it is in lease, no record that it read unlocked was written between these two times.
+/// time. If the reader is in lease, no record that it read unlocked was written between these two times.
 #[inline]
 pub fn in_lease(
     drift: Drift,

@@ -1,8 +1,8 @@
 //! The membership service in one process.
 //!
-//! Invariant: every answer about an incarnation was true at one moment. The reason is that every change, with its new
-//! view number, is made under the register's lock. No transaction takes that lock, because a thread can read the
-//! state of each slot's latest incarnation without it.
+//! Invariant: every answer about an incarnation was true at one moment. The reason is that every change of the
+//! register and of the view number is made under the register's lock. No transaction takes that lock, because a
+//! thread can read the state of each slot's latest incarnation without it.
 
 use super::read_leases::PublishedLease;
 use super::register::{Ended, Register};
@@ -20,21 +20,21 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{INCARNATIONS_MAX, SLOTS_MAX, UsageError, ViewNumber};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord, ShardState};
 
-/// The membership service in one process: a register behind a lock. Transactions do not take the lock, and read the
-/// state of each slot's latest incarnation without it.
+/// The membership service in one process: a register behind a lock. Transactions do not take the lock. Without this
+/// lock they read the state of each slot's latest incarnation.
 #[derive(Debug)]
 pub struct EmbeddedMembership {
     view: AtomicU64,
     roster_changes: AtomicU64,
     /// For each slot, the latest incarnation and its state.
     latest: Vec<AtomicU32>,
-    /// The number of ended incarnations. While the number is 0, no caller reads the register.
+    /// The number of incarnations that have ended. While the number is 0, no caller reads the register.
     ended: AtomicU64,
     terms: LeaseTerms,
     shards: Shards,
     read_lease: PublishedLease,
     read_lease_policy: Option<LeasePolicy>,
-    /// The latest timestamper, packed into a word; 0 while there is none.
+    /// The latest timestamper, packed into a word; 0 while there is no timestamper.
     timestamper: AtomicU64,
     register: Mutex<Register>,
 }
@@ -62,26 +62,27 @@ impl EmbeddedMembership {
         }
     }
 
-    /// Sets the first length of readers' leases. No node may have joined yet.
+    /// Sets the first length of readers' leases. No node may have joined before this call.
     ///
     /// # Errors
-    /// If the length is too long.
+    /// If the lease length is too long.
     pub fn leasing_reads(self, length_ns: u32) -> Result<EmbeddedMembership, UsageError> {
         self.register().read_lease.begin(length_ns, &self.read_lease)?;
         Ok(self)
     }
 
     /// Allows the length of readers' leases to be adjusted to how long transactions take. One of the members that run
-    /// [`crate::requests::read_lease::manager::LeaseKeeper`] adjusts the length. No node may have joined yet.
+    /// [`crate::requests::read_lease::manager::LeaseKeeper`] adjusts the length. No node may have joined before this
+    /// call.
     #[must_use]
     pub fn adjusting_reads(self, policy: Option<LeasePolicy>) -> EmbeddedMembership {
         EmbeddedMembership { read_lease_policy: policy, ..self }
     }
 
-    /// Checks the members' leases at the time `now`, by the caller's clock. Returns the members whose lease has
-    /// lapsed, and the members that have delayed a change of readers' leases for as long. The returned nodes are
-    /// still members; the caller expels them. A lease that was renewed since the last check counts from this check,
-    /// which is later than the holder's request.
+    /// Checks the members' leases at the time `now`, by the caller's clock. Returns the members whose membership
+    /// lease has lapsed. The result also lists members that have delayed a change of readers' leases for the same
+    /// time. The returned nodes are still members; the caller expels them. If a lease was renewed since the last
+    /// check, its time counts from this check, which is later than the holder's request.
     pub fn tick(&self, now: Nanos) -> Vec<NodeId> {
         if self.terms.lease_ns == u64::MAX {
             return Vec::new();
@@ -108,13 +109,13 @@ impl EmbeddedMembership {
         self.register.lock().expect("no panic under this lock")
     }
 
-    /// Continues a change of readers' leases after an incarnation has acknowledged the word, or counts no more.
+    /// Continues a change of readers' leases after an incarnation has acknowledged the lease word, or counts no more.
     fn go_on_with_lease(&self, register: &mut Register) {
         let counting = register.may_run();
         register.read_lease.go_on(&counting, &self.read_lease);
     }
 
-    /// Starts the next view. The caller holds the register's lock.
+    /// Starts the next view of the membership. The caller holds the register's lock.
     fn next_view(&self) {
         self.view.fetch_add(1, Ordering::AcqRel);
         self.change_roster();
@@ -125,7 +126,7 @@ impl EmbeddedMembership {
         self.roster_changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Publishes the state of an incarnation, if it is the latest of its slot.
+    /// Publishes the state of an incarnation, if it is the latest incarnation of its slot.
     fn publish(&self, node: NodeId, standing: Standing) {
         let latest = &self.latest[usize::from(node.slot.0)];
         if latest.load(Ordering::Acquire) >> 2 <= u32::from(node.incarnation.0) {
@@ -133,7 +134,7 @@ impl EmbeddedMembership {
         }
     }
 
-    /// The members that own shards. If no member owns a shard, all members that run transactions.
+    /// Returns the members that own shards. If no member owns a shard, returns all members that run transactions.
     fn owners(&self, register: &Register) -> Vec<NodeId> {
         let owning: BTreeSet<NodeId> =
             ShardId::all().filter_map(|shard| Some(self.shards.entry(shard)?.owner)).collect();
@@ -143,7 +144,7 @@ impl EmbeddedMembership {
         if owners.is_empty() { members } else { owners }
     }
 
-    /// Ends a member's incarnation. The function does nothing if the node is no member.
+    /// Ends a member's incarnation. The function does nothing if the node is not a member.
     fn end(&self, node: NodeId, is_recovered: bool) {
         let mut register = self.register();
         if register.members.remove(&node).is_none() {

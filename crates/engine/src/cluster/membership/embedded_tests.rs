@@ -1,7 +1,7 @@
 //! Tests of the answers of the membership service in one process.
 //!
 //! Invariant checked: the state of an incarnation changes in one direction only, and one node recovers an incarnation
-//! at a time. If two nodes change one entry of the shard map, one of them is refused.
+//! at a time. If two nodes change one entry of the shard map, the service refuses one of the two changes.
 
 use super::*;
 
@@ -11,7 +11,8 @@ fn three() -> (EmbeddedMembership, [NodeId; 3]) {
     (service, ids)
 }
 
-/// Incarnations join and end. Each ended incarnation keeps one entry, which tells that it has ended, and how.
+/// Tests that incarnations join and end. The service keeps one entry for each ended incarnation, which tells how the
+/// incarnation ended.
 #[test]
 fn the_register_keeps_one_entry_of_ended_lives() {
     let service = EmbeddedMembership::new(2);
@@ -19,7 +20,7 @@ fn the_register_keeps_one_entry_of_ended_lives() {
         let node = service.join(NodeSlot(0)).expect("a life");
         service.retire(node);
         service.leave(node);
-        // A node that retires after its incarnation has ended stays ended.
+        // If a node retires after its incarnation has ended, the incarnation stays ended.
         service.retire(node);
         node
     });
@@ -121,12 +122,12 @@ fn shards_are_dealt_out_evenly_and_once() {
     let counts = ids.map(|id| owned(id).len());
     assert_eq!(counts.iter().sum::<usize>(), 4096);
     assert!(counts.iter().all(|count| count.abs_diff(1365) <= 1), "{counts:?}");
-    // Warehouses 1 to 105 have the first shards. These shards too are evenly distributed.
+    // Warehouses 1 to 105 have the first shards. The service distributes these first shards evenly too.
     let low = ids.map(|id| owned(id).iter().filter(|shard| (1..=105).contains(&shard.0)).count());
     assert_eq!(low, [35; 3]);
 }
 
-/// A transfer that comes twice, or races with another change, moves a shard only once.
+/// Tests that a transfer moves a shard only once, even if it comes twice or races with another change.
 #[test]
 fn of_two_changers_of_an_entry_one_is_refused() {
     let (service, [owner, second, third]) = three();
@@ -147,7 +148,8 @@ fn of_two_changers_of_an_entry_one_is_refused() {
     assert_eq!(service.shard_changes(), 4096 + 2);
 }
 
-/// Threads race to give each shard to themselves. Each shard belongs to the thread whose change the service accepted.
+/// Tests that threads race to give each shard to themselves. Each shard belongs to the thread whose change the
+/// service accepted.
 #[test]
 fn racing_changers_make_one_owner_of_each_shard() {
     let (service, [owner, second, third]) = three();
@@ -157,7 +159,8 @@ fn racing_changers_make_one_owner_of_each_shard() {
         for shard in ShardId::all() {
             let from = service.shard(shard).expect("it has an owner");
             let closed = from.next(owner, ShardState::Closed);
-            // Both threads close the shard, or find it closed, and both try to give it away.
+            // Both threads close the shard, or find it closed. After that, both threads try to give the same shard
+            // away.
             service.change_shard(owner, shard, from, closed);
             let given = closed.next(to, ShardState::Open);
             if service.change_shard(owner, shard, closed, given) == ShardChange::Made {
@@ -179,7 +182,7 @@ fn racing_changers_make_one_owner_of_each_shard() {
     assert_eq!(one.1.len() + other.1.len(), 4096, "one of them gave each away");
 }
 
-/// Tests two barriers: the dead incarnation is recovered, and no node relies on its locks any more.
+/// Tests two barriers: the dead incarnation is recovered, and no node relies on locks that it granted any more.
 #[test]
 fn lost_shards_open_when_all_nodes_have_released_them() {
     let (service, [dead, second, third]) = three();
@@ -194,7 +197,7 @@ fn lost_shards_open_when_all_nodes_have_released_them() {
     let missing = |nodes: &[NodeId]| Reopening::Unacknowledged(nodes.to_vec());
     assert_eq!(service.reopen_shards(dead, Heirs::Owners), missing(&[second, third]));
     service.ack_lost(dead, third);
-    // An expelled incarnation may still run, so it counts until it is recovered.
+    // An expelled incarnation may still run, so the service waits for it until it is recovered.
     service.expel(second);
     assert_eq!(service.reopen_shards(dead, Heirs::Owners), missing(&[second]));
     assert_eq!(service.lost_acks(dead), [third]);
@@ -215,7 +218,8 @@ fn lost_shards_open_when_all_nodes_have_released_them() {
     assert!(all_open, "the only member that owned some");
 }
 
-/// The service does not wait for a member that runs no transactions, and such a member inherits no shards.
+/// Tests that the service does not wait for a member that runs no transactions, and that such a member inherits no
+/// shards.
 #[test]
 fn lost_shards_open_without_idle_nodes_or_for_the_slot_s_next_life() {
     let (service, [dead, second, third]) = three();

@@ -1,14 +1,15 @@
 //! The members of the cluster: incarnations of compute nodes, views, leases, and the right to recover a dead
 //! incarnation.
 //!
-//! Invariants: the number of the view only grows, and every change has a new view number. An incarnation number is
-//! given out once. The state of an incarnation changes only in this order: member, expelled (declared dead, though it
-//! may still run), recovered (only its locks remain, and any node may release them). A slot gets no new incarnation
-//! while its last one is expelled and not recovered. A dead incarnation has one recoverer at a time.
+//! Invariants: the view number only grows, and every change has a new view number. The service gives out each
+//! incarnation number only once. The state of an incarnation changes only in this order: member, expelled (declared
+//! dead, though it may still run), recovered (only its locks remain, and any node may release them). A slot gets no
+//! new incarnation while its last incarnation is expelled and not recovered. A dead incarnation has one recoverer at
+//! a time.
 //!
-//! No function here waits. A service across a network answers with the knowledge that its node has. Until an answer
-//! has come, it returns [`Claim::Pending`] or [`Renewal::Pending`], and the caller asks again. Safety rests on
-//! revoked access, never on leases: see docs/fault-model.md.
+//! No function of this module waits. A service across a network answers with the knowledge that its node has. While
+//! the answer is not known, the function returns [`Claim::Pending`] or [`Renewal::Pending`], and the caller asks
+//! again. Safety relies on revoked access, never on leases: see docs/fault-model.md.
 
 mod embedded;
 mod read_leases;
@@ -26,7 +27,7 @@ use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord};
 /// The membership state of a compute node's incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// This incarnation was never given out.
+    /// The service never gave out this incarnation.
     Unknown,
     /// The incarnation is a member.
     Member,
@@ -36,13 +37,13 @@ pub enum Standing {
     Recovered,
 }
 
-/// When a service in one process decides that a silent member is dead.
+/// The time that a service in one process gives a silent member before it decides that the member is dead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Patience {
     /// The member has contacted the service, or received a request, since the service last checked its clock. The
-    /// member's time counts from the next check.
+    /// member's time begins at the service's next check.
     Fresh,
-    /// The member has until this time, by the service's clock.
+    /// The member has time until this moment, by the service's clock.
     Until(Nanos),
 }
 
@@ -58,13 +59,13 @@ pub struct LeaseTerms {
 }
 
 impl LeaseTerms {
-    /// No lease: a node stays a member until another node expels it.
+    /// The terms without a lease: a node stays a member until another node expels it.
     pub const ENDLESS: LeaseTerms =
         LeaseTerms { lease_ns: u64::MAX, renew_every_ns: 1_000_000, drift_ppm: 0 };
 
     /// The time until which a node may act, by its own clock. The node requested its lease when this clock showed
-    /// `asked`. The service counts from a later moment, and both clocks may differ from true time in the worse
-    /// direction.
+    /// `asked`. The service counts the lease from a later moment. The result allows for drift of both clocks in the
+    /// worse direction.
     pub fn held_until(&self, asked: Nanos) -> Nanos {
         if self.lease_ns == u64::MAX {
             return Nanos(u64::MAX);
@@ -85,22 +86,22 @@ pub enum Renewal {
         /// The terms of the lease.
         terms: LeaseTerms,
     },
-    /// The node is no member any more, and never will be a member in this incarnation.
+    /// The node is no longer a member, and this incarnation will never be a member again.
     Expelled,
-    /// No answer yet.
+    /// The service has not answered yet.
     Pending,
 }
 
 /// The answer to a node that requests the right to recover a dead incarnation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// The caller recovers the incarnation, alone. Earlier recoverers have been expelled. Earlier recoverers may
-    /// still run. So the caller first revokes the access of the earlier recoverers and of the dead incarnation.
+    /// The caller alone recovers the incarnation. Earlier recoverers have been expelled, but may still run. So the
+    /// caller first revokes the access of the earlier recoverers and of the dead incarnation.
     Granted {
-        /// The earlier recoverers.
+        /// The earlier recoverers of the dead incarnation.
         before: Vec<NodeId>,
     },
-    /// A member is recovering the incarnation.
+    /// Another member is recovering the incarnation.
     Held {
         /// The member that is recovering the incarnation.
         by: NodeId,
@@ -109,113 +110,114 @@ pub enum Claim {
     Done,
     /// The incarnation has not been expelled.
     NotExpelled,
-    /// The caller is no member.
+    /// The caller is not a member.
     NotMember,
-    /// No answer yet.
+    /// The service has not answered yet.
     Pending,
 }
 
 /// The answer to a request to change the shard map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShardChange {
-    /// The change is made.
+    /// The service has changed the shard map.
     Made,
-    /// Refused: the present entry differs from the expected entry, or the caller may not make this change.
+    /// The service refused the change: the present entry differs from the expected entry, or the caller may not make
+    /// this change.
     Refused(Option<ShardEntry>),
-    /// No answer yet.
+    /// The service has not answered yet.
     Pending,
 }
 
 /// The nodes that inherit the shards of an ended incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heirs {
-    /// All members that own shards now, in turn. If no member owns any shard, all members.
+    /// All members that own shards now inherit the shards, in turn. If no member owns any shard, all members inherit.
     Owners,
-    /// This node.
+    /// This node inherits all shards.
     One(NodeId),
-    /// The next incarnation of the same slot, if that incarnation is a member.
+    /// The next incarnation of the same slot inherits the shards, if that incarnation is a member.
     NextLife,
 }
 
 /// The answer to a request to open the shards of an ended incarnation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reopening {
-    /// The shards are open.
+    /// The shards of the ended incarnation are open.
     Done,
-    /// The transactions of the incarnation are not settled.
+    /// The transactions of the ended incarnation are not settled.
     NotRecovered,
     /// These incarnations may still rely on locks that the dead incarnation granted.
     Unacknowledged(Vec<NodeId>),
-    /// The heir is no member, or there is no heir.
+    /// The heir is not a member, or there is no heir.
     NoHeir,
-    /// No answer yet.
+    /// The service has not answered yet.
     Pending,
 }
 
 /// The node that runs the timestamp service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timestamper {
-    /// The node's incarnation.
+    /// The incarnation of the node that runs the timestamp service.
     pub node: NodeId,
-    /// The view since which the node gives out timestamps. No two timestampers have the same view.
+    /// The view in which the node began to give out timestamps. No two timestampers have the same view.
     pub since: ViewNumber,
 }
 
 /// The answer to a node that requests the right to give out timestamps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Succession {
-    /// The caller gives out timestamps, alone: no member accepts a timestamp from earlier timestampers any more.
+    /// The caller alone gives out timestamps: no member accepts a timestamp from earlier timestampers any more.
     /// Earlier timestampers may still run. So the caller revokes their access before it reads their bound.
     Granted {
-        /// The view since which the caller gives out timestamps.
+        /// The view in which the caller begins to give out timestamps.
         since: ViewNumber,
-        /// The incarnations that gave out timestamps before.
+        /// The incarnations that gave out timestamps before the caller.
         before: Vec<NodeId>,
     },
-    /// A member gives out timestamps.
+    /// Another member gives out timestamps.
     Held {
         /// The member that gives out timestamps.
         by: NodeId,
     },
-    /// The caller is no member.
+    /// The caller is not a member.
     NotMember,
-    /// No answer yet.
+    /// The service has not answered yet.
     Pending,
 }
 
 /// The answer to a request for another length of readers' leases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadLeaseChange {
-    /// The change is under way, or the requested length is the present one. The value is the present lease word of
-    /// record.
+    /// The change of the lease length is under way, or leases already have the requested length. The value is the
+    /// present lease word of record.
     Begun(LeaseWord),
-    /// The reason why the change cannot begin yet.
+    /// The change of the lease length cannot begin yet, for this reason.
     NotNow(NotNow),
-    /// The caller is no member.
+    /// The caller is not a member.
     NotMember,
-    /// No answer yet.
+    /// The service has not answered yet.
     Pending,
 }
 
 /// The answer to a node that requests the right to adjust the length of readers' leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Management {
-    /// The caller adjusts the length. Safety does not depend on the caller being the only one.
+    /// The caller adjusts the lease length. Safety does not require that only one node adjusts the length.
     Granted,
-    /// A member adjusts the length.
+    /// Another member adjusts the lease length.
     Held {
-        /// The member that adjusts the length.
+        /// The member that adjusts the lease length.
         by: NodeId,
     },
-    /// The caller is no member, or the length is not adjusted in this cluster.
+    /// The caller is not a member, or the lease length is not adjusted in this cluster.
     NotNow,
-    /// No answer yet.
+    /// The service has not answered yet.
     Pending,
 }
 
-/// The questions that the engine asks of a membership service.
+/// The questions that the engine asks a membership service.
 pub trait Membership: ShardRecord + Send + Sync {
-    /// The current view.
+    /// The current view of the cluster's membership.
     fn view(&self) -> ViewNumber;
 
     /// Creates a new incarnation for a compute node's slot. If the slot's last incarnation is still a member, that
@@ -224,7 +226,7 @@ pub trait Membership: ShardRecord + Send + Sync {
     /// that a dead coordinator had begun.
     ///
     /// # Errors
-    /// If the slot has used up its incarnations, does not belong to the cluster, or if its last incarnation is
+    /// If the slot has used up its incarnations, does not belong to the cluster, or if the slot's last incarnation is
     /// expelled and not recovered.
     fn join(&self, slot: NodeSlot) -> Result<NodeId, UsageError>;
 
@@ -239,34 +241,34 @@ pub trait Membership: ShardRecord + Send + Sync {
     /// Renews a member's lease. See [`LeaseTerms::held_until`].
     fn renew(&self, node: NodeId) -> Renewal;
 
-    /// Ends the membership of a node that leaves. The node holds no lock, has no transaction in doubt and will never
+    /// Ends the membership of a node that leaves. The node holds no lock, has no transaction in doubt and will not
     /// act again.
     fn leave(&self, node: NodeId);
 
-    /// Declares a member dead, whether it is dead or not. Idempotent.
+    /// Declares a member dead, even if it is alive. A repeated call has no further effect.
     fn expel(&self, node: NodeId) -> ViewNumber;
 
     /// Runs `act` if `by` is a member, every expelled incarnation is recovered, and the view is still `view`. None of
     /// these conditions changes while `act` runs. Returns whether `act` ran. A service across a network receives the
-    /// request itself and decides.
+    /// request for the action itself and checks the conditions.
     fn while_settled(&self, by: NodeId, view: ViewNumber, act: &mut dyn FnMut()) -> bool;
 
-    /// All ended incarnations, whether they left or were expelled. A memory node must learn of all ended incarnations
-    /// before the memory node is used.
+    /// All incarnations that have ended because they left or were expelled. Before any node uses a memory node, that
+    /// memory node must learn of all ended incarnations.
     fn ended(&self) -> Vec<NodeId>;
 
-    /// The incarnations that are expelled and not recovered, in order.
+    /// The incarnations that are expelled and not recovered, in ascending order.
     fn unrecovered(&self) -> Vec<NodeId>;
 
-    /// Claims the right to recover `dead`, for `by`. If the same node asks again, the answer is the same.
+    /// Claims the right to recover `dead`, for `by`. If `by` repeats the claim, the answer is the same.
     fn claim_recovery(&self, dead: NodeId, by: NodeId) -> Claim;
 
     /// Gives back the claim of `by` to recover `dead`, if `by` has the claim. All verbs of `by` have ended, so
-    /// another node may begin the recovery immediately.
+    /// another node may begin the recovery of `dead` immediately.
     fn give_back(&self, dead: NodeId, by: NodeId);
 
-    /// Records that `by`, which has the claim, has recovered `dead`. Returns false if `by` had lost its claim; then
-    /// another node recovers the incarnation again.
+    /// Records that `by`, which has the claim, has recovered `dead`. Returns false if `by` had lost its claim. In
+    /// that case another node recovers the incarnation again.
     fn recovered(&self, dead: NodeId, by: NodeId) -> bool;
 
     /// Whether any shard has ever had an owner.
@@ -274,15 +276,15 @@ pub trait Membership: ShardRecord + Send + Sync {
         self.shard_changes() > 0
     }
 
-    /// Gives every shard that never had an owner to one of `owners`, in turn.
+    /// Gives each shard that never had an owner to one of `owners`, in turn.
     ///
     /// # Panics
     /// If `owners` is empty.
     fn open_shards(&self, owners: &[NodeId]);
 
     /// Changes a shard's entry from `from` to `to`, if the entry is still `from` and `by` owns the shard. The owner
-    /// closes the entry, opens it again, or, once the entry is closed, gives the shard to another member. `to` is
-    /// [`ShardEntry::next`] of `from`.
+    /// may close the entry or open it again. Once the entry is closed, the owner may give the shard to another
+    /// member. `to` is [`ShardEntry::next`] of `from`.
     fn change_shard(
         &self,
         by: NodeId,
@@ -291,66 +293,66 @@ pub trait Membership: ShardRecord + Send + Sync {
         to: ShardEntry,
     ) -> ShardChange;
 
-    /// `by` declares that none of its threads relies on a lock that `dead` granted, now or later. The incarnation
-    /// `dead` has ended.
+    /// Records the declaration of `by` that none of its threads relies on a lock that `dead` granted, now or later.
+    /// The incarnation `dead` has ended.
     fn ack_lost(&self, dead: NodeId, by: NodeId);
 
-    /// The incarnations that have made this declaration about `dead`, in order.
+    /// The incarnations that have declared that they rely on no lock of `dead`, in ascending order.
     fn lost_acks(&self, dead: NodeId) -> Vec<NodeId>;
 
-    /// Records that a member runs nothing any more and never will again. So the node relies on no locks, and it
-    /// inherits no shards. The node stays a member, but the service never waits for the node.
+    /// Records that a member runs no transaction any more and will never run one again. So the node relies on no
+    /// locks, and it inherits no shards. The node stays a member, but the service never waits for the node.
     fn retire(&self, by: NodeId);
 
-    /// The ended incarnations whose shards are not open yet, in order.
+    /// The ended incarnations whose shards are not open yet, in ascending order.
     fn bereaved(&self) -> Vec<NodeId>;
 
-    /// Opens the shards of `dead` once its transactions are settled and no other incarnation relies on its locks.
-    /// Every incarnation that is a member, or is expelled and not recovered, must have declared that it does not rely
-    /// on them, or must run nothing. Idempotent.
+    /// Opens the shards of `dead` once its transactions are settled and no other incarnation relies on its locks. The
+    /// function considers every incarnation that is a member, or is expelled and not recovered. Each of these
+    /// incarnations must have declared that it does not rely on the locks of `dead`, or must run no transaction. A
+    /// repeated call has no further effect.
     fn reopen_shards(&self, dead: NodeId, heirs: Heirs) -> Reopening;
 
-    /// The node that gives out timestamps; `None` if there has been none. A caller that receives a timestamp calls
-    /// this function afterwards, and discards a timestamp of another view.
+    /// The node that gives out timestamps; `None` if there has been no such node. A caller that receives a timestamp
+    /// calls this function afterwards, and discards the timestamp if it came from another view.
     fn timestamper(&self) -> Option<Timestamper>;
 
-    /// Requests the right to give out timestamps, for `by`. The right is granted if the last timestamper is no member
-    /// any more. If the same node asks again, the answer is the same.
+    /// Requests the right to give out timestamps, for `by`. The service grants the right if the last timestamper is
+    /// no member any more. If `by` repeats the request, the answer is the same.
     fn succeed_timestamper(&self, by: NodeId) -> Succession;
 
-    /// The lease word of record for readers: the word that every node uses, or is about to use
+    /// The lease word of record for readers: the lease word that every node uses, or will use soon
     /// (`crates/engine/src/requests/read_lease`).
     fn read_lease(&self) -> LeaseWord;
 
-    /// `by` acknowledges `word`: until the next word of record, none of its threads will load any other word. A node
-    /// acknowledges a word after it has stored it ([`crate::cluster::lease::NodeLease`]).
+    /// Records that `by` acknowledges `word`: until the next word of record, none of its threads will load any other
+    /// word. A node acknowledges a word after it has stored it ([`crate::cluster::lease::NodeLease`]).
     fn acknowledge_read_lease(&self, by: NodeId, word: LeaseWord);
 
-    /// Changes the length of readers' leases, for a member. The change passes through a second word. Each word begins
-    /// as soon as all incarnations that may still run use the previous word. A node that delays the change too long
-    /// is finally expelled and recovered, and its access is then revoked.
+    /// Changes the length of readers' leases, for a member. The lease word of record changes twice. The service sets
+    /// each word as soon as all incarnations that may still run use the previous word. If a node delays the change
+    /// too long, it is finally expelled and recovered, and its access is then revoked.
     ///
     /// # Errors
-    /// If the length is too long.
+    /// If the lease length is too long.
     fn change_read_lease(&self, by: NodeId, length_ns: u32) -> Result<ReadLeaseChange, UsageError>;
 
-    /// The policy by which the length of readers' leases is adjusted while transactions run; `None` if it is not
-    /// adjusted.
+    /// The policy that adjusts the length of readers' leases while transactions run; `None` if no policy adjusts it.
     fn read_lease_policy(&self) -> Option<LeasePolicy>;
 
-    /// Requests the right to adjust the length, for `by`. The right is granted if the last manager runs nothing any
-    /// more. If the same node asks again, the answer is the same.
+    /// Requests the right to adjust the length of readers' leases, for `by`. The service grants the right if the last
+    /// manager runs nothing any more. If `by` repeats the request, the answer is the same.
     fn manage_read_lease(&self, by: NodeId) -> Management;
 
-    /// The members that may run transactions, in order.
+    /// The members that may run transactions, in ascending order.
     fn running(&self) -> Vec<NodeId>;
 
     /// The number of changes of the set of incarnations that may run transactions. Dead incarnations that are not
-    /// recovered belong to this set. A node that has seen this number need not look the set up again. An incarnation
-    /// that joins is counted before it can do anything.
+    /// recovered belong to this set. If this number has not changed, a node need not read the set again. The service
+    /// counts an incarnation that joins before the incarnation can act.
     fn roster_changes(&self) -> u64;
 
-    /// The incarnations for which the lease word of record waits, in order. These incarnations have not acknowledged
-    /// the word, and may still run.
+    /// The incarnations for which a change of the lease word waits, in ascending order. The listed incarnations have
+    /// not acknowledged the lease word, and may still run.
     fn read_lease_missing(&self) -> Vec<NodeId>;
 }

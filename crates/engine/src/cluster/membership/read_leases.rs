@@ -1,9 +1,9 @@
 //! The length of readers' leases, for a membership service in one process.
 //!
-//! Invariant: the word of record changes only when every incarnation that counts has acknowledged it. An incarnation
-//! counts if it runs as a member, or is expelled and not recovered, since until recovery it may still run and read.
-//! An incarnation that joins counts from its first moment, so it cannot miss a word. All functions except a load of
-//! the word run under the register's lock.
+//! Invariant: the lease word of record changes only when every incarnation that counts has acknowledged it. An
+//! incarnation counts if it runs as a member, or is expelled and not recovered, because until recovery it may still
+//! run and read. An incarnation that joins counts from its first moment, so it cannot miss a word. All functions
+//! except a load of the word run under the register's lock.
 
 use super::Patience;
 use crate::cluster::lease::{LeaseOfRecord, LeaseWord, NotNow};
@@ -17,7 +17,7 @@ use tarn_store::ids::UsageError;
 pub(super) struct PublishedLease(AtomicU64);
 
 impl PublishedLease {
-    /// The lease word of record, or the word just before it.
+    /// Returns the lease word of record, or the word just before it.
     pub(super) fn word(&self) -> LeaseWord {
         LeaseWord::from_word(self.0.load(Ordering::Acquire))
     }
@@ -27,12 +27,12 @@ impl PublishedLease {
     }
 }
 
-/// The record, and the time that late incarnations have. The register's lock protects both.
+/// The lease word of record, and the time that late incarnations have. The register's lock protects both values.
 #[derive(Default, Debug)]
 pub(super) struct ReadLease {
     record: LeaseOfRecord,
-    /// How long the service waits for incarnations that have not acknowledged the word; `None` while it waits for
-    /// none.
+    /// How long the service waits for incarnations that have not acknowledged the word; `None` while it waits for no
+    /// incarnation.
     patience: Option<Patience>,
 }
 
@@ -56,7 +56,7 @@ impl ReadLease {
         self.record.unacknowledged(counting)
     }
 
-    /// Begins to change the length, and continues the change if no acknowledgement is missing.
+    /// Begins to change the lease length, and continues the change if no acknowledgement is missing.
     pub(super) fn propose(
         &mut self,
         length_ns: u32,
@@ -75,8 +75,8 @@ impl ReadLease {
         Ok(begun.map(|_| self.record.word()))
     }
 
-    /// Continues a change if possible. A caller calls this function when an incarnation has acknowledged the word, or
-    /// counts no more.
+    /// Continues a change of the lease length if possible. A caller calls this function when an incarnation has
+    /// acknowledged the word, or counts no more.
     pub(super) fn go_on(&mut self, counting: &[NodeId], published: &PublishedLease) {
         if self.record.go_on(counting) {
             published.publish(self.record.word());

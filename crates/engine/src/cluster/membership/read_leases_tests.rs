@@ -2,8 +2,8 @@
 //! recovered.
 //!
 //! Invariant checked: for any two incarnations that may still run, the readers of neither trust their reads for
-//! longer than the other's writers wait, at every moment. The tests also break the rules for nodes and recoverers on
-//! purpose, and detect each break.
+//! longer than the other's writers wait, at every moment. Each test breaks a rule for nodes or recoverers on purpose,
+//! and detects that the rule is broken.
 
 use super::*;
 use crate::cluster::lease::{LEASE_NS_MAX, LeasePolicy, NodeLease, NotNow};
@@ -21,7 +21,7 @@ enum Planted {
     AcknowledgedFirst,
     /// An incarnation is declared recovered before its access is revoked.
     RecoveredFirst,
-    /// An incarnation begins with the last word of its slot, and acknowledges the present word.
+    /// An incarnation begins with the last lease word of its slot, and acknowledges the present word.
     JoinedWithTheLast,
 }
 
@@ -39,7 +39,7 @@ struct World {
     rng: Rng,
     service: EmbeddedMembership,
     running: Vec<Running>,
-    /// For each slot, the last lease word that it used.
+    /// For each slot, the last lease word that an incarnation of the slot used.
     last: [LeaseWord; SLOTS],
     words: BTreeSet<u16>,
 }
@@ -119,14 +119,14 @@ impl World {
         self.words.insert(self.service.read_lease().change());
     }
 
-    /// Whether there are two incarnations of which one trusts its reads for longer than the other waits.
+    /// Whether there are two incarnations of which one trusts its reads for longer than the other one's writers wait.
     fn is_broken(&self) -> bool {
         let all = || self.running.iter().map(|it| it.uses);
         all().any(|reads| all().any(|waits| reads.read_ns() > waits.wait_ns()))
     }
 }
 
-/// Returns the number of different words, and whether the invariant was broken in some world.
+/// Returns the number of different lease words, and whether the invariant was broken in any world.
 fn run(planted: Planted, worlds: u64) -> (usize, bool) {
     let mut words = 0;
     for seed in 0..worlds {

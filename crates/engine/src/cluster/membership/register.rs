@@ -1,8 +1,8 @@
 //! The register of incarnations of a membership service in one process.
 //!
-//! Invariant: the register is behind the service's lock. An incarnation is a member or has ended, never both. There
-//! are no more entries than incarnations, and a slot has at most [`tarn_store::ids::INCARNATIONS_MAX`] incarnations.
-//! An ended incarnation keeps one entry, which tells how it ended.
+//! Invariant: the service's lock protects the register. An incarnation is a member or has ended, never both. The
+//! register has no more entries than incarnations. A slot has at most [`tarn_store::ids::INCARNATIONS_MAX`]
+//! incarnations. The register keeps one entry for an ended incarnation, which tells how the incarnation ended.
 
 use super::read_leases::ReadLease;
 use super::{Patience, Timestamper};
@@ -13,21 +13,21 @@ use tarn_fabric::address::NodeId;
 #[derive(Clone, Default, Debug)]
 pub(super) struct Ended {
     pub(super) is_recovered: bool,
-    /// The nodes that claimed the incarnation's recovery; the latest is at the end.
+    /// The nodes that claimed the incarnation's recovery. The latest claimant is the last element.
     pub(super) claimants: Vec<NodeId>,
-    /// The incarnations that rely on none of its locks.
+    /// The incarnations that rely on none of the locks that this ended incarnation granted.
     pub(super) acknowledged: BTreeSet<NodeId>,
 }
 
 #[derive(Default, Debug)]
 pub(super) struct Register {
-    /// For each slot, the number of incarnations given out.
+    /// For each slot, the number of incarnations that the service has given out.
     pub(super) given: Vec<u16>,
     pub(super) ended: BTreeMap<NodeId, Ended>,
     pub(super) members: BTreeMap<NodeId, Patience>,
-    /// The members that run nothing any more.
+    /// The members that run no transaction any more.
     pub(super) retired: BTreeSet<NodeId>,
-    /// The nodes that have given out timestamps; the latest is at the end.
+    /// The nodes that have given out timestamps. The latest node is the last element.
     pub(super) timestampers: Vec<Timestamper>,
     pub(super) read_lease: ReadLease,
     /// The node that adjusts the length of readers' leases.

@@ -1,7 +1,7 @@
 //! The shard map of record, for a membership service in one process.
 //!
-//! Invariant: every change is made under the register's lock and increments the entry's epoch. Threads read entries
-//! without the lock. A change is counted after threads can see it.
+//! Invariant: every change of an entry is made under the register's lock and increments the entry's epoch. Threads
+//! read entries without the lock. The map increments its number of changes after threads can see the change.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use tarn_store::placement::shard_map::{SHARDS, ShardEntry, ShardId, ShardState};
 pub(super) struct Shards {
     words: Box<[AtomicU64]>,
     changes: AtomicU64,
-    /// The number of shards whose owner's incarnation has ended, and whose locks no node grants until they are opened
-    /// again.
+    /// The number of shards whose owner's incarnation has ended. No node grants the locks of such a shard until the
+    /// service opens the shard again.
     recovering: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl Shards {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Sets an entry. This function and all functions below run under the register's lock.
+    /// Sets the entry of a shard. This function and all functions below run under the register's lock.
     pub(super) fn set(&self, shard: ShardId, entry: ShardEntry) {
         self.put(shard, entry);
         self.changes.fetch_add(1, Ordering::AcqRel);
@@ -45,8 +45,8 @@ impl Shards {
         word.store(entry.word(), Ordering::Release);
     }
 
-    /// Distributes the shards that never had an owner, in turn. An exploration calls this function in each of its
-    /// executions.
+    /// Distributes the shards that never had an owner among `owners`, in turn. An exploration calls this function in
+    /// each of its executions.
     pub(super) fn open(&self, owners: &[NodeId]) {
         let mut opened = 0;
         for shard in ShardId::all().filter(|&shard| self.entry(shard).is_none()) {
@@ -68,7 +68,7 @@ impl Shards {
         self.changes.fetch_add(bereft, Ordering::AcqRel);
     }
 
-    /// The ended incarnations whose shards are not open again, in order.
+    /// The ended incarnations whose shards are not open again, in ascending order.
     pub(super) fn bereaved(&self) -> Vec<NodeId> {
         if self.recovering.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -79,7 +79,7 @@ impl Shards {
         lives.into_iter().collect()
     }
 
-    /// Distributes the shards of an ended incarnation, in turn.
+    /// Distributes the shards of an ended incarnation among its heirs, in turn.
     pub(super) fn inherit(&self, dead: NodeId, heirs: &[NodeId]) {
         for (turn, (shard, entry)) in self.of(dead).enumerate() {
             self.set(shard, entry.next(heirs[turn % heirs.len()], ShardState::Open));

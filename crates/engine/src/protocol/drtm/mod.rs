@@ -1,10 +1,10 @@
-//! DrTM: two-phase locking in which readers hold leases. The locks lie beside records with one version, and only
-//! one-sided verbs are used.
+//! DrTM: two-phase locking in which readers hold leases. DrTM's locks lie beside records with one version, and DrTM
+//! uses only one-sided verbs.
 //!
 //! Wei, Shi, Chen, Chen, Chen, "Fast In-memory Transaction Processing using RDMA and HTM", SOSP 2015, in the form in
-//! which the evaluation of OOCC runs it. The paper uses these locks only for records on other nodes; here they are
-//! used for all records, without transactional memory. DrTM uses the logs and the recovery of protocols with undo
-//! logs; see docs/protocols/drtm.md.
+//! which the evaluation of OOCC runs it. The paper uses these locks only for records on other nodes; this
+//! implementation uses them for all records, without transactional memory. DrTM uses the logs and the recovery of
+//! protocols with undo logs; see docs/protocols/drtm.md.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -20,7 +20,7 @@
 //! | abort | 1 at lock, 2 at validation | release |
 //! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 //!
-//! Every read costs one atomic verb, or two if another transaction's lease had ended.
+//! In DrTM every read costs one atomic verb, or two atomic verbs if another transaction's lease had ended.
 
 mod commit;
 

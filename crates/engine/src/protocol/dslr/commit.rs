@@ -1,10 +1,12 @@
-//! DSLR's commit: validates reads that no lock protects, logs, writes, awaits each acknowledgement, unlocks.
+//! DSLR's commit: the transaction validates reads that no lock protects, logs, writes, awaits each acknowledgement,
+//! and releases its locks.
 //!
-//! Invariants: the transaction validates reads that no lock protects while it holds all locks. Because of this order,
-//! there is a moment at which everything that the transaction has read or will write is locked or unchanged. The log
-//! entry is sent after this validation, so each log entry belongs to a transaction that was decided to commit. A
-//! transaction writes no data before every node has acknowledged its log entry. A transaction releases no lock before
-//! every replica has acknowledged its data. Readers' locks are released together with the other locks.
+//! Invariants: the transaction validates reads that no lock protects while it holds all its locks. Because of this
+//! order, there is a moment at which everything that the transaction has read or will write is locked or unchanged.
+//! The transaction sends its log entry after this validation, so each log entry belongs to a transaction that was
+//! decided to commit. A transaction writes no data before every node has acknowledged its log entry. A transaction
+//! releases no lock before every replica has acknowledged its data. The transaction releases its readers' locks
+//! together with its other locks.
 
 use super::Dslr;
 use crate::site::Context;
@@ -14,7 +16,7 @@ use crate::steps::node_locks::put_shares_away;
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::Failure;
 
-/// Commits the transaction; see the module's text for the phases that it awaits.
+/// Commits the transaction; the text at the beginning of this file lists the phases that the commit awaits.
 pub(super) async fn commit(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let is_read_only = txn.is_read_only();
     if !is_read_only {

@@ -1,9 +1,9 @@
-//! DSLR: two-phase locking with tickets, which transactions take by FAA in records with one version. Only one-sided
-//! verbs are used.
+//! DSLR: two-phase locking with tickets, which transactions take by FAA in records with one version. DSLR uses only
+//! one-sided verbs.
 //!
-//! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD
-//! 2018. The locks are those of this paper; the transactions around them are those of OOCC's evaluation. DSLR uses
-//!       the logs of protocols with undo logs; see docs/protocols/dslr.md.
+//! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation",
+//! SIGMOD 2018. The locks are those of DSLR's paper; the transactions that use these locks are those of OOCC's
+//! evaluation. DSLR uses the logs of protocols with undo logs; see docs/protocols/dslr.md.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -19,7 +19,7 @@
 //! | abort | as far as it came | release, in turn |
 //! | own abort, an absence found beside other reads | + 1: validate | release, in turn |
 //!
-//! Every record costs two atomic verbs, whether it is read or written.
+//! In DSLR every record costs two atomic verbs, whether a transaction reads or writes it.
 
 mod commit;
 

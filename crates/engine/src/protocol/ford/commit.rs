@@ -1,8 +1,9 @@
-//! FORD's commit: validates, writes, awaits the acknowledgements, unlocks.
+//! FORD's commit: the transaction validates, writes, awaits the acknowledgements, and releases its locks.
 //!
-//! Invariants: a transaction writes no data before it has passed validation while it holds all locks. At each node
-//! the undo log comes before the data. A transaction releases no lock before every replica has acknowledged its data,
-//! or has received the data earlier in the same batch. An abort releases exactly the locks that were granted.
+//! Invariants: a transaction writes no data before it has passed validation while it holds all its locks. At each
+//! node, the undo log comes before the transaction's data. A transaction releases no lock before every replica has
+//! acknowledged its data, or has received the data earlier in the same batch. An abort releases exactly the locks
+//! that were granted to the transaction.
 
 use super::{Ford, enter, on, phase, published, short};
 use crate::cluster::rules::Rule;
@@ -19,7 +20,7 @@ use crate::steps::{begin_doubt, unknown};
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::Failure;
 
-/// Commits the transaction; see the module's text for the phases that it awaits.
+/// Commits the transaction; the text at the beginning of this file lists the phases that the commit awaits.
 pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.is_read_only() {
         return validate(ford, cx, txn).await;
@@ -45,7 +46,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
     Ok(())
 }
 
-/// Commits like [`commit`], but sends log, data and releases in one batch to the only node.
+/// Commits in the same way as [`commit`], but sends log, data and releases in one batch to the only node.
 async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.unlocking.is_empty() {
         settle_unlocks(cx, txn, ford.keeps(Rule::SettleBeforeLog)).await;
@@ -58,14 +59,15 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
         return Ok(());
     }
     begin_doubt(cx, txn);
-    // The round is marked as hot, because it writes the only copies of records that were just read under the locks.
+    // The function marks the round's lines as warm in the processor's cache, because the transaction just read these
+    // records under its locks.
     txn.round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     txn.locks.clear();
     Ok(())
 }
 
-/// Sends the undo log as the published system does: in a round of its own, to the replicas of every group or of only
+/// Sends the undo log as the published system does: in a separate round, to the replicas of every group or of only
 /// one group.
 async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::LOG_APART);
@@ -73,8 +75,8 @@ async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failu
     send_log(cx, txn, groups).await
 }
 
-/// Sends the undo log and the data to every replica. Each node receives the log and its data in one batch. From here
-/// on, only the contents of the memory nodes tell whether the transaction has committed.
+/// Sends the undo log and the data to every replica. Each node receives the log and its data in one batch. From this
+/// point on, only the contents of the memory nodes show whether the transaction has committed.
 async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.pieces.is_empty() {
         return Ok(());
@@ -100,8 +102,8 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         published::flush(cx, txn);
     }
     if near {
-        // The round is marked as hot, because it writes the only copies of records that were just read under the
-        // locks.
+        // The function marks the round's lines as warm in the processor's cache, because the transaction just read
+        // these records under its locks.
         txn.round.hot();
     }
     let alone = ford.switches.is_on(on::WRITE_AFTER_VALIDATION)
@@ -120,7 +122,8 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Releases every lock that was granted. The transaction does not wait for the release.
+/// Releases every lock that was granted to the transaction. The transaction does not wait until its locks are
+/// released.
 fn unlock(ford: &Ford, cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     txn.round.begin();

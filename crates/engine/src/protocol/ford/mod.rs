@@ -1,10 +1,10 @@
-//! FORD: locks beside records with one version; only one-sided verbs are used.
+//! FORD: the locks lie beside records with one version, and FORD uses only one-sided verbs.
 //!
-//! After Zhang, Hua, Zuo and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for Disaggregated
-//! Persistent Memory", FAST 2022. The variant `literal` follows the paper's text exactly. The variant `measured`
-//! follows the public code that later papers measured (`published.rs` has the steps that only this variant takes).
-//! Some classes of bugs were found in this public code (Pandora, reported for one-sided transactions; see
-//! docs/protocols/ford.md). These classes of bugs are kept as planted bugs.
+//! This implementation follows Zhang, Hua, Zuo and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for
+//! Disaggregated Persistent Memory", FAST 2022. The variant `literal` follows the paper's text exactly. The variant
+//! `measured` follows the public code that later papers measured (`published.rs` has the steps that only this variant
+//! takes). Some classes of bugs were found in this public code (Pandora, reported for one-sided transactions; see
+//! docs/protocols/ford.md). The variants of FORD keep these classes of bugs as planted bugs.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -22,8 +22,8 @@
 //! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 //! | split of a bucket, before the next transaction | 4: header, buckets, slots, log + write; + 1 for each overflow block | unlock |
 //!
-//! The numbers of rounds are the same for every number of replicas. The undo log needs no round of its own, because
-//! at every node it precedes the data in the same batch (see [`tarn_store::log`]).
+//! The numbers of rounds of a FORD transaction are the same for every number of replicas. The undo log needs no
+//! separate round, because at every node it precedes the data in the same batch (see [`tarn_store::log`]).
 //!
 //! # Deviations from the published system, each a switch
 //! See [`Ford::INFO`](crate::steps::Described::INFO).
@@ -47,7 +47,7 @@ use crate::transaction::working_set::Txn;
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{AbortReason, Failure};
 
-/// The numbers of FORD's own rules.
+/// The numbers of FORD's own rules, as positions in its list of rules.
 mod on {
     use super::*;
     pub const WRITE_AFTER_VALIDATION: usize = rule_number(SWITCHES, "write-after-validation");

@@ -1,22 +1,24 @@
-//! The steps that FORD's public code takes at commit and ours does not. The variant `measured` takes these steps;
-//! later papers measured this code (Hu et al., LOTUS, section 2.2, Figures 2 and 3, among them).
+//! The steps that FORD's public code takes at commit, and that this implementation's commit does not take. The
+//! variant `measured` takes these steps, because later papers measured the public code (Hu et al., LOTUS, section
+//! 2.2, Figures 2 and 3, among them).
 //!
 //! For each record and replica, the public code writes LOCK once more (locked and invisible), and then writes the
 //! whole item. At the backups of the record that was written last, the public code READs one byte, which makes the
-//! NIC flush all earlier writes. When all these verbs are acknowledged, the public code clears LOCK at every replica
-//! by WRITE, and does not wait for these WRITEs.
+//! NIC flush all earlier writes. After the acknowledgements of all these verbs, the public code clears LOCK at every
+//! replica by WRITE, and does not wait for these WRITEs.
 //!
-//! Invariant: no decision depends on LOCK at a backup. LOCK at a backup is never read, and is 0 while no transaction
-//! writes the record. A transaction that writes LOCK at a backup holds the lock at the primary, and clears LOCK at
-//! the backup by a later WRITE on the same connection. A late WRITE of an earlier holder may set LOCK at a backup to
-//! 0 too early, which does no harm.
+//! Invariant: no decision depends on LOCK at a backup. No transaction reads LOCK at a backup, and this LOCK is 0
+//! while no transaction writes the record. A transaction that writes LOCK at a backup holds the lock at the primary,
+//! and clears LOCK at the backup by a later WRITE on the same connection. A late WRITE of an earlier holder may set
+//! LOCK at a backup to 0 too early, which does no harm.
 
 use crate::site::Context;
 use crate::transaction::working_set::Txn;
 use tarn_fabric::address::GroupId;
 use tarn_store::layout::LOCK_AT;
 
-/// The number of bytes that a flush READ reads. The public code READs one byte; a whole word costs the NIC the same.
+/// The number of bytes that a flush READ reads. The public code READs one byte; a READ of a whole word costs the NIC
+/// the same.
 const FLUSH_BYTES: usize = 8;
 
 /// Adds a WRITE of LOCK, before the data, for every record of `group` that the transaction writes, at every replica.
@@ -31,7 +33,7 @@ pub(super) fn mark(cx: &Context, txn: &mut Txn, group: GroupId) {
     }
 }
 
-/// Adds a READ of the last written record at its backups, after all data.
+/// Adds a READ of the record that was written last at its backups, after all data.
 pub(super) fn flush(cx: &Context, txn: &mut Txn) {
     let Txn { round, locks, .. } = txn;
     let Some(last) = locks.iter().rfind(|lock| lock.writes) else { return };
@@ -40,8 +42,8 @@ pub(super) fn flush(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Adds the WRITEs that clear LOCK: at every replica of a record that was written, but only at the primary of other
-/// locked records.
+/// Adds the WRITEs that clear LOCK: at every replica of a record that was written, but only at the primary of any
+/// other locked record.
 pub(super) fn clear(cx: &Context, txn: &mut Txn) {
     let Txn { round, locks, .. } = txn;
     let free = round.reserve(8);

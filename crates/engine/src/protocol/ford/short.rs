@@ -3,8 +3,9 @@
 //!
 //! Invariant: this file sends the same verbs as [`super::commit`] would, in the same order: the log, then every
 //! record's data, then the releases. A commit takes this short path under two conditions. First, every lock is on a
-//! record of one line that is updated in place ([`crate::steps::access::home`] has handled its lock). Second, the only copies of all
-//! these records lie on one node. A changed record is logged and written from its VERSION to the end of its row.
+//! record of one line that the transaction updates in place ([`crate::steps::access::home`] has handled its lock).
+//! Second, the only copies of all these locked records lie on one node. The commit logs and writes a changed record
+//! from its VERSION to the end of its row.
 
 use super::{Ford, enter, on, phase};
 use crate::cluster::rules::Rule;
@@ -18,12 +19,11 @@ use tarn_store::layout::{Slot, VERSION_AT, Version};
 use tarn_store::log::pieces::OldBytes;
 use tarn_store::log::undo;
 
-/// The greatest number of bytes of a log entry that one lock takes: the record, the header of its piece, and its old
-/// bytes.
+/// The greatest number of log bytes that one lock takes: the record, the header of its piece, and its old bytes.
 const LOCK_LOG_BYTES: usize = 24 + 16 + 56;
 
-/// The switches that the short path of the commit requires; if one of them is off, the commit takes the ordinary
-/// path.
+/// The switches that the short path of the commit requires; if one of these switches is off, the commit takes the
+/// ordinary path.
 const SHAPE: [usize; 4] =
     [on::FUSE_LOG, on::WRITE_AFTER_VALIDATION, on::LOCK_AT_PRIMARY, on::WRITE_CHANGES_ONLY];
 
@@ -41,8 +41,8 @@ pub(super) fn applies(ford: &Ford, cx: &Context, txn: &Txn) -> bool {
         && SHAPE.iter().all(|&it| ford.switches.is_on(it))
 }
 
-/// Decides the new versions, and adds the log, the data and the releases. Returns whether the transaction writes
-/// anything; if not, only its locks must be released.
+/// Decides the new versions of the records, and adds the log, the data and the releases to the round. Returns whether
+/// the transaction writes anything; if it writes nothing, only its locks must be released.
 pub(super) fn plan(cx: &Context, txn: &mut Txn) -> bool {
     let Txn { entries, round, locks, tag, coordinator, .. } = &mut *txn;
     let catalog = &cx.database().catalog;

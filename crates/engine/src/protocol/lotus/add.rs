@@ -1,8 +1,8 @@
 //! Adds the records that a caller requests to a LOTUS transaction.
 //!
 //! Invariant: this file sends no verb and no message. A fetch first takes all its locks together, and then reads the
-//! slots under these locks. A record is always read whole, because a version is one record, and its checksum covers
-//! the whole record.
+//! slots of the records under these locks. LOTUS always reads a record whole, because a version is one record, and
+//! its checksum covers the whole record.
 
 use super::short;
 use crate::services::lock::name::LockName;
@@ -19,8 +19,8 @@ pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> H
     let mut entry = Entry::new(table.id, added.key, added.mode, cells, Progress::Lock);
     entry.full_key = added.full_key;
     let is_noted = short::note(cx, txn, table, added, &mut entry);
-    // The cache line of the record's lock is prefetched here only if the fetch does not prefetch it together with the
-    // record's own lines.
+    // This function prefetches the cache line of the record's lock only if the fetch does not prefetch it together
+    // with the record's own lines.
     if txn.intent == Intent::ReadWrite && !(is_noted && cx.port.near().is_some()) {
         cx.node_services().locks.fetch_ahead(LockName::row(table.id.0, added.key).hash());
     }
@@ -36,7 +36,8 @@ pub(super) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrad
     }
     match (further, cx.table(entry.table).slot.record) {
         (Upgrade::Cells, RecordLayout::Cells(_)) => entry.progress = Progress::Body,
-        // The whole record lies where its versions lie, so it was read together with them.
+        // The whole record lies where its versions lie, so the transaction has already read it together with the
+        // versions.
         (Upgrade::Cells, _) => {}
         (Upgrade::Lock | Upgrade::Index, _) => entry.progress = Progress::Lock,
     }

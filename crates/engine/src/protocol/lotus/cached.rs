@@ -1,15 +1,17 @@
 //! A cache, in each compute node, of version tables of the node's own shards. With a cached table, phase E2 (reading
 //! version tables) needs no round.
 //!
-//! Invariants: a table is taken from the cache only if a READ of a version's record follows. So an incarnation that
-//! was expelled, but does not know it, may use any cached tables. The memory nodes refuse the READs of an expelled
-//! incarnation before its locks are granted to others. Under a lock of this node, the cached table equals the table
-//! that was in memory when the lock was granted. Without a lock, the cached table equals the table at some moment
-//! after T_start. At that moment no other transaction was between its lock and its end. Three kinds of tables are
-//! cached. First, tables that were read under a lock for reading. Second, tables that were read without a lock, if no
-//! transaction held a write lock of the bucket before the READ and none was granted since. Third, tables that the
-//! holder of a write lock has decided. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions
-//! with Disaggregated Locks", §4.4; the paper's system drops cache entries when other nodes lock.)
+//! Invariants: a transaction takes a table from the cache only if a READ of a version's record follows. So an
+//! incarnation that was expelled, but does not know of its expulsion, may use any cached tables. The memory nodes
+//! refuse the READs of an expelled incarnation before other nodes get its locks. Under a lock that this node granted,
+//! the cached table equals the table that was in memory when the lock was granted. Without a lock, the cached table
+//! equals the table in memory at some moment after T_start. At that moment no other transaction was between the grant
+//! of its lock of the record and its end. The cache contains three kinds of version tables. First, it contains tables
+//! that were read under a lock for reading. Second, it contains tables that were read without a lock. For these
+//! tables, no transaction held a write lock of the bucket before the READ, and none was granted since. Third, it
+//! contains tables that the holder of a write lock has decided. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing
+//! Disaggregated Transactions with Disaggregated Locks", §4.4; the paper's system drops cache entries when other
+//! nodes lock.)
 
 use super::switches::{Lotus, enter, on, phase};
 use super::{execute, snapshot};
@@ -21,7 +23,7 @@ use tarn_store::ids::{Failure, Mode};
 use tarn_store::layout::{Choice, RecordLayout, Slot};
 use tarn_store::schema::{Cells, TableId};
 
-/// Returns the record's cache entry if this node may cache the record's version table, and the stamp of this moment.
+/// Returns the record's cache entry and the stamp of this moment, if this node may cache the record's version table.
 /// Returns `None` if another node grants the record's locks, or if the record has no separate version table.
 fn own(lotus: &Lotus, cx: &Context, table: TableId, key: u64) -> Option<(Whose, Stamp)> {
     if !cx.node_services().versions.is_on() || !lotus.switches.is_on(on::VERSION_CACHE) {
@@ -34,9 +36,9 @@ fn own(lotus: &Lotus, cx: &Context, table: TableId, key: u64) -> Option<(Whose, 
     cx.stamp_of(LockName::row(table.0, key), of.shard_of(key))
 }
 
-/// Takes the entry's version table from the cache, if the cache contains it and the table leads to a version that the
-/// transaction wants. Returns whether the entry's version table was taken from the cache. If the transaction uses
-/// locks, it already holds the entry's lock.
+/// Takes the entry's version table from the cache, if the cache contains the table and the table leads to a version
+/// that the transaction wants. Returns whether the entry's version table was taken from the cache. If the transaction
+/// uses locks, it already holds the entry's lock when it calls this function.
 pub(super) fn take(
     lotus: &Lotus,
     cx: &Context,
@@ -55,11 +57,11 @@ pub(super) fn take(
             now.before_grant()
         }
         (true, Some(LockMode::Write)) => {
-            // In the paper's variant, a transaction's own grant drops no cache entry.
+            // In the paper's variant, the grant of a lock to this transaction itself drops no cache entry.
             cx.versions_unchanged(whose, now);
             now
         }
-        // The lock was granted before this node owned the shard.
+        // The lock was granted before this node owned the shard of the record.
         (true, None) => return Ok(false),
     };
     let slot = &cx.table(entry.table).slot;
@@ -92,7 +94,8 @@ pub(super) fn take(
     Ok(true)
 }
 
-/// Before the entry's table is read without a lock, notes the earliest moment to which the table can belong.
+/// Notes the earliest moment to which the entry's version table can belong, before the transaction reads the table
+/// without a lock.
 pub(super) fn before_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
     let Some((whose, now)) = own(lotus, cx, entry.table, entry.key) else { return };
@@ -103,7 +106,7 @@ pub(super) fn before_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: 
     txn.looks.extend(stamp.map(|stamp| (index as u32, stamp)));
 }
 
-/// Caches the entry's table, which was read without a lock or under a lock for reading.
+/// Caches the entry's version table, which the transaction has read without a lock or under a lock for reading.
 pub(super) fn after_reading(lotus: &Lotus, cx: &Context, txn: &Txn, index: usize) {
     let entry = &txn.entries[index];
     let Some((whose, now)) = own(lotus, cx, entry.table, entry.key) else { return };
@@ -111,7 +114,7 @@ pub(super) fn after_reading(lotus: &Lotus, cx: &Context, txn: &Txn, index: usize
     let locks = !lotus.reads_snapshot(txn, index);
     match (locks, txn.held.is_own(name)) {
         (true, Some(LockMode::Read)) => put(cx, txn, entry, (whose, now)),
-        // The lock's holder will change the table, or will release the lock without a change.
+        // The holder of this lock will change the table, or will release the lock without a change.
         (true, _) => {}
         (false, _) => {
             let before = txn.looks.iter().find(|look| look.0 == index as u32);
@@ -119,15 +122,15 @@ pub(super) fn after_reading(lotus: &Lotus, cx: &Context, txn: &Txn, index: usize
             match lotus.switches.is_on(on::KEEP_UNCHANGED) {
                 true if before.epoch != now.epoch => {}
                 true => cx.keep_versions((whose, before), || put(cx, txn, entry, (whose, before))),
-                // In the paper's variant, a transaction that was granted the lock in the meantime could not drop this
-                // entry, because it was not in the cache yet.
+                // In the paper's variant, a transaction that got the lock in the meantime could not drop this entry,
+                // because the cache did not contain it yet.
                 false => put(cx, txn, entry, (whose, now)),
             }
         }
     }
 }
 
-/// Caches the tables with the versions that this transaction has decided, while it still holds the locks.
+/// Caches the version tables with the versions that this transaction has decided, while it still holds the locks.
 pub(super) fn decided(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if !cx.node_services().versions.is_on() {
         return;
@@ -146,8 +149,8 @@ pub(super) fn decided(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Keeps the tables that were cached before the transaction's locks were granted, because the transaction releases
-/// its locks and has written nothing.
+/// Keeps the tables that were cached before the transaction's locks were granted, because the transaction has written
+/// nothing and releases its locks.
 pub(super) fn unchanged(lotus: &Lotus, cx: &Context, txn: &Txn) {
     if !cx.node_services().versions.is_on() {
         return;
@@ -162,7 +165,7 @@ pub(super) fn unchanged(lotus: &Lotus, cx: &Context, txn: &Txn) {
     }
 }
 
-/// Caches the table of the entry's image, if all versions in the table are decided.
+/// Caches the version table in the entry's image, if all versions in this table are decided.
 fn put(cx: &Context, txn: &Txn, entry: &Entry, (whose, stamp): (Whose, Stamp)) {
     let slot = &cx.table(entry.table).slot;
     if !slot.is_undecided(txn.round.bytes(entry.image, slot.slot_bytes), |_| false) {

@@ -1,10 +1,10 @@
-//! LOTUS's commit has four phases. C1 writes invisible versions and the log. C2 takes a timestamp. C3 writes the
-//! decision. C4 sends WRITEs for which the transaction does not wait.
+//! The commit of a LOTUS transaction has four phases. Phase C1 writes invisible versions and the log. Phase C2 takes
+//! a timestamp. Phase C3 writes the decision. Phase C4 sends WRITEs for which the transaction does not wait.
 //!
 //! Invariants: the transaction takes T_commit when every replica has the INVISIBLE versions and every log has the
-//! entry, and while it holds all locks. No version is visible before every log has T_commit. No version is visible at
-//! a primary before it is visible at every backup. The transaction releases its locks, and its log area, when all
-//! phases are done.
+//! entry, and while it holds all locks. No version becomes visible before every log has T_commit. No version becomes
+//! visible at a primary before it is visible at every backup. The transaction releases its locks and its log area
+//! when all four phases are done.
 
 use super::prepare::{PACKED_BYTES, drop_vain_links, encode_log, links, prepare};
 use super::short_commit::{self as short, VERSIONS_WORDS, Weight};
@@ -27,7 +27,7 @@ use tarn_store::ids::Failure;
 use tarn_store::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
 use tarn_store::log::versions::{DECISION_BYTES, decision, decision_at};
 
-/// Commits the transaction. Returns when the transaction may be acknowledged.
+/// Commits the transaction. Returns when the engine may acknowledge the transaction to its caller.
 pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     match short::weigh(cx, txn) {
         Weight::Nothing => return end_of_reading(lotus, cx, txn),
@@ -70,8 +70,8 @@ async fn write(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure
     Ok(())
 }
 
-/// Performs the phases C1 to C4 as [`write`] does, for records whose versions lie in their slots. All these records
-/// are in one group with one replica.
+/// Performs the phases C1 to C4 in the same way as [`write`], for records whose versions lie in their slots. All
+/// records of such a commit are in one group with one replica.
 async fn write_short(
     lotus: &Lotus,
     cx: &Context,
@@ -106,14 +106,14 @@ async fn write_short(
     round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;
-    // None of these versions lies outside its slot, so none is discarded and none is cached.
+    // No version of this commit lies outside its slot, so none is discarded and none is cached.
     txn.written.clear();
     release(lotus, cx, txn);
     Ok(())
 }
 
-/// Commits a transaction if memory is near and timestamps come from this process's counter. In this case the
-/// transaction does not wait between C1 and its end, so its future cannot be dropped there. Returns `None` if
+/// Commits a transaction if the memory is near and the timestamps come from the counter of this process. Such a
+/// commit does not wait between C1 and its end, so the caller cannot drop its future between them. Returns `None` if
 /// [`short::weigh`] finds no short commit, or while the log area is still in use.
 #[inline]
 pub(super) fn commit_near(
@@ -132,8 +132,8 @@ pub(super) fn commit_near(
     }
 }
 
-/// Performs the phases C1 to C4 as [`write_short`] does, but by stores. Each visit to memory takes the place of a
-/// round.
+/// Performs the phases C1 to C4 in the same way as [`write_short`], but by stores. Each visit to memory takes the
+/// place of one round.
 #[inline(never)]
 fn write_near(
     lotus: &Lotus,
@@ -166,8 +166,8 @@ fn write_near(
     Ok(())
 }
 
-/// Leaves the transaction in doubt, because some of its writes may have been made. Notes the transaction's versions
-/// for the node's incarnation that settles it.
+/// Leaves the transaction in doubt, because some of its writes may have landed. Notes the transaction's versions for
+/// the node's incarnation that settles the transaction.
 #[cold]
 fn left_in_doubt(cx: &Context, txn: &mut Txn, error: FabricError) -> Failure {
     cx.port.note_failure(error);
@@ -184,8 +184,8 @@ fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     }
 }
 
-/// Ends a transaction that has written nothing. At its last READ the transaction held all its locks, so this moment
-/// is its place in the order of transactions.
+/// Ends a transaction that has written nothing. At its last READ, the transaction held all its locks, so the moment
+/// of this READ is its place in the order of transactions.
 fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.held.check(cx)?;
     if !txn.pieces.is_empty() {
@@ -199,7 +199,7 @@ fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Fail
 /// Waits until all versions whose outcome the log area decides are visible at every replica. Only then may the next
 /// transaction use the log area.
 pub(super) async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // A round leaves the list only after it has settled, so a dropped future leaves the other rounds in the list.
+    // A round leaves the list only after it has ended, so a dropped future leaves the other rounds in the list.
     while let Some(&showing) = txn.unlocking.last() {
         if lotus.keeps(Rule::SettleBeforeLog) && cx.port.settle(showing).await.is_err() {
             txn.left_unshown = true;
@@ -213,8 +213,8 @@ pub(super) async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Re
     Ok(())
 }
 
-/// Phase C1: sends the log entry, and then the INVISIBLE versions, to every replica. From here on, the contents of
-/// memory decide the transaction's outcome.
+/// Phase C1: sends the log entry, and then the INVISIBLE versions, to every replica. From this point on, the contents
+/// of memory decide the transaction's outcome.
 async fn write_invisible(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::INVISIBLE);
     let log = encode_log(txn);
@@ -245,12 +245,13 @@ async fn write_invisible(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))
 }
 
-/// Marks a round that writes the only replica of records which were just read under locks. If memory is near, the
-/// backend need not let other transactions run first. If timestamps come from this process's counter, also tells the
-/// backend that the decision follows this round. A snapshot transaction that may miss the WRITEs of C1 must not have
-/// a T_start that would show them. The snapshot transaction's T_start comes from the same counter as T_commit, which
-/// is taken after C1. So the order of the counter makes sure that T_start is lower. Other sources of timestamps do
-/// not make this sure, so the backend is not told about the decision if they are used.
+/// Marks a round that writes the only replica of records which the transaction just read under locks. If the memory
+/// is near, the mark lets the backend send the round without running other transactions first. If timestamps come
+/// from the counter of this process, the function also tells the backend that the decision follows this round. A
+/// snapshot transaction that may miss the WRITEs of C1 must not have a T_start that would show these WRITEs. The
+/// snapshot transaction's T_start comes from the same counter as T_commit, which is taken after C1. So the order of
+/// the counter makes sure that the snapshot transaction's T_start is lower than T_commit. Other sources of timestamps
+/// do not guarantee that T_start is lower, so with them the function does not tell the backend about the decision.
 fn stay_near(cx: &Context, round: &mut Round) {
     round.hot();
     if let Timestamps::Counter = cx.timestamps {
@@ -258,9 +259,10 @@ fn stay_near(cx: &Context, round: &mut Round) {
     }
 }
 
-/// Returns whether the log entry is sent to this group. The log entry is always sent to the first group that is
-/// written. The log entry is also sent to each group with bytes that only the log can attribute to a transaction
-/// (links, nodes), or whose tables have one version. In the batch the entry precedes these bytes.
+/// Returns whether the transaction sends its log entry to this group. The transaction always sends its log entry to
+/// the first group that it writes. The log entry also goes to each group with bytes that only the log can attribute
+/// to a transaction (links, nodes), or whose tables have one version. In the batch to a group, the log entry precedes
+/// such bytes.
 fn is_logged(cx: &Context, txn: &Txn, group: GroupId) -> bool {
     let first = txn.groups.first() == Some(&group);
     let is_single = |it: &Written| it.slot.group() == group && cx.table(it.table).slot.cells() == 1;
@@ -270,8 +272,8 @@ fn is_logged(cx: &Context, txn: &Txn, group: GroupId) -> bool {
         || links(txn).any(|(next, _)| next.group() == group)
 }
 
-/// Phase C2: takes T_commit, and sets it in the transaction's versions. The locks are still held; see
-/// [`crate::transaction::lock_set::LockSet::secure`].
+/// Phase C2: takes T_commit, and sets T_commit in the transaction's versions. The transaction still holds its locks;
+/// see [`crate::transaction::lock_set::LockSet::secure`].
 async fn take_timestamp(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::STAMP);
     let commit = cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?;
@@ -299,8 +301,8 @@ async fn take_timestamp(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Phase C3: writes T_commit to every log, and makes the versions visible at the backups. After C3 the transaction
-/// may be acknowledged.
+/// Phase C3: writes T_commit to every log, and makes the transaction's versions visible at the backups. After C3, the
+/// engine may acknowledge the transaction to its caller.
 async fn decide(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::DECIDE);
     txn.round.begin();
@@ -320,8 +322,8 @@ fn is_at_one_node(cx: &Context, txn: &Txn) -> bool {
 }
 
 /// Phases C3 and C4 for a transaction that writes to only one node. The WRITEs of a batch reach a node in their
-/// order, so the decision is in the log before any version is visible. When these WRITEs are acknowledged, no write
-/// of the transaction is on its way any more.
+/// order, so the decision is in the log before any version is visible. When the node has acknowledged these WRITEs,
+/// no write of the transaction is on its way any more.
 async fn decide_and_show(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::DECIDE);
     txn.round.begin();
@@ -331,8 +333,8 @@ async fn decide_and_show(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(
     show_and_release(lotus, cx, txn).await
 }
 
-/// Sends the WRITEs that decide the transaction and make its versions visible. When these WRITEs are acknowledged,
-/// the transaction is over.
+/// Sends the WRITEs that decide the transaction and make its versions visible. When the node has acknowledged these
+/// WRITEs, the transaction is over.
 async fn show_and_release(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
@@ -369,7 +371,7 @@ fn discard(cx: &Context, txn: &Txn) {
     }
 }
 
-/// Adds the WRITEs that make the versions visible, at the replicas whose position `choose` accepts.
+/// Adds the WRITEs that make the transaction's versions visible, at the replicas whose position `choose` accepts.
 fn add_visible(cx: &Context, txn: &mut Txn, choose: impl Fn(usize) -> bool) {
     let (Txn { round, written, .. }, groups) = (txn, cx.groups.whole());
     for it in written.iter() {
@@ -380,8 +382,8 @@ fn add_visible(cx: &Context, txn: &mut Txn, choose: impl Fn(usize) -> bool) {
     }
 }
 
-/// Phase C4: makes the versions visible at the primaries. The caller does not wait for these WRITEs; only the release
-/// of the locks waits for them.
+/// Phase C4: makes the transaction's versions visible at the primaries. The caller does not wait for these WRITEs;
+/// only the release of the locks waits for them.
 fn show_at_primary(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     enter(cx, phase::SHOW);
     txn.round.begin();
@@ -393,7 +395,7 @@ fn show_at_primary(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     close(cx, txn, posted);
 }
 
-/// Closes the transaction: its locks are released when its last round is done.
+/// Closes the transaction: its locks are released when its last round has ended.
 fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
     enter(cx, phase::RELEASE);
     txn.written.clear();
@@ -405,7 +407,8 @@ fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
     }
 }
 
-/// Releases the locks. The next holders of these locks learn the newest timestamp that this node knows.
+/// Releases the locks of the transaction. The next holders of the released locks learn the newest timestamp that this
+/// node knows.
 #[inline]
 fn release(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if !txn.held.is_empty() {
@@ -416,8 +419,9 @@ fn release(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Rolls the transaction back: releases its locks and frees the memory that it has allocated. The transaction has
-/// written nothing. This function does not wait, so it can also run when a transaction's future is dropped.
+/// Rolls the transaction back: releases its locks and frees the memory that it has allocated. A transaction that is
+/// rolled back has written nothing. This function does not wait, so it can also run when a transaction's future is
+/// dropped.
 pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     while let Some(block) = txn.allocated.pop() {
         cx.take_back(block);
@@ -430,20 +434,21 @@ pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
 }
 
 /// Does the same as [`roll_back`], for a transaction that was in doubt and is settled. If no log entry of the
-/// transaction was found, it may still have left INVISIBLE versions in groups without the entry. The transaction's
-/// locks are still held, because it had secured them before it sent anything. So this function writes the former
-/// bytes back, and then releases the locks.
+/// transaction was found, the transaction may still have left INVISIBLE versions in groups without its log entry. The
+/// transaction still holds its locks, because it had secured them before it sent anything. So this function writes
+/// the former bytes back, and then releases the locks.
 pub(super) fn abandon(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if txn.written.is_empty() || cx.has_decided(txn.tag) {
         return roll_back(lotus, cx, txn);
     }
-    // Some of the transaction's versions may have been written, so the allocated memory is not freed here.
+    // Some of the transaction's versions may have been written, so this function does not free the allocated memory.
     txn.allocated.clear();
     restore(cx, txn);
 }
 
-/// Writes the former bytes back at every replica, and then releases the locks. Each batch goes to only one node. If a
-/// batch fails, only its node is down, and the batches to other nodes are not affected.
+/// Writes the former bytes of the transaction's versions back at every replica, and then releases the locks. Each
+/// batch of these former bytes goes to only one node. If a batch fails, only its node is down, and the batches to
+/// other nodes are not affected.
 fn restore(cx: &Context, txn: &mut Txn) {
     let groups = cx.groups.whole();
     let (mut writes, mut former) = (Vec::new(), Vec::new());
@@ -464,7 +469,7 @@ fn restore(cx: &Context, txn: &mut Txn) {
     cx.close_restored(writes, (&mut txn.held, (txn.tag, txn.coordinator)));
 }
 
-/// Returns the offset, in the slot, at which the former bytes begin.
+/// Returns the offset, in the slot, at which the former bytes of a version begin.
 fn former_at(cx: &Context, it: &Written) -> usize {
     match cx.table(it.table).slot.record {
         _ if it.came => 0,

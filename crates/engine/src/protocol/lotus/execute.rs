@@ -1,8 +1,8 @@
-//! LOTUS's execute phase with locks: E1 takes locks, E2 reads version tables, E3 reads records.
+//! LOTUS's execute phase with locks: phase E1 takes locks, phase E2 reads version tables, and phase E3 reads records.
 //!
-//! Invariant: all locks of a fetch are granted before the fetch reads anything, and the transaction releases no lock
-//! before it ends. Because of these locks, the transaction relies on the versions that it has read, and does not
-//! validate them. The locks lie in compute nodes; memory nodes execute only READs in this phase.
+//! Invariant: a fetch reads nothing before all its locks are granted, and the transaction releases no lock before it
+//! ends. Because of these locks, the transaction relies on the versions that it has read, and does not validate them.
+//! The locks lie in compute nodes; memory nodes execute only READs in the execute phase.
 
 use super::find::{self, Place};
 use super::switches::{Lotus, enter, on, phase};
@@ -18,7 +18,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::placement::shard_map::shard_of_address;
 use tarn_store::schema::Cells;
 
-/// Fetches every entry that was not fetched before.
+/// Fetches every entry of the transaction that was not fetched before.
 pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.notes.is_mistaken() {
         return Err(Failure::Usage);
@@ -27,7 +27,7 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
         return Err(again_after(cx, failure));
     }
     txn.ordered.has_own = false;
-    // If this future is dropped, the transaction keeps this failure.
+    // If the caller drops this future, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     let outcome = match txn.intent {
         Intent::ReadOnly => snapshot::fetch(lotus, cx, txn).await,
@@ -37,7 +37,8 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     outcome
 }
 
-/// The failure of a fetch that follows a failed or dropped fetch. The transaction can only end.
+/// Returns the failure of a fetch that follows a failed or dropped fetch. After a failed or dropped fetch, the
+/// transaction can only end.
 #[cold]
 fn again_after(cx: &Context, failure: Failure) -> Failure {
     if failure != Failure::Usage {
@@ -65,8 +66,8 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
     go_through(lotus, cx, txn, 0).await
 }
 
-/// Fetches the remaining entries in rounds, under locks or on a snapshot. `looks` is the number of times that
-/// undecided versions were read.
+/// Fetches the remaining entries in rounds, under locks or on a snapshot. `looks` is the number of times that the
+/// transaction has read undecided versions.
 pub(super) async fn go_through(
     lotus: &Lotus,
     cx: &Context,
@@ -102,7 +103,7 @@ pub(super) async fn go_through(
     }
 }
 
-/// Begins the search for the slots of entries that are read without a lock.
+/// Begins the search for the slots of the entries that the transaction reads without a lock.
 fn begin_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     for index in txn.fetched..txn.entries.len() {
         if txn.entries[index].progress == Progress::Lock && !cached::take(lotus, cx, txn, index)? {
@@ -112,21 +113,21 @@ fn begin_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failu
     Ok(())
 }
 
-/// Moves `fetched` past the entries that are fetched.
+/// Moves the position `fetched` past the entries that are fetched.
 pub(super) fn advance(txn: &mut Txn) {
     let rest = txn.entries[txn.fetched..].iter();
     txn.fetched += rest.take_while(|entry| entry.progress == Progress::Done).count();
 }
 
-/// Phase E1: requests every lock that the entries need. Returns after all replies have arrived.
+/// Phase E1: requests every lock that the entries need. Returns after the replies to all these requests have arrived.
 async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let waits = |entry: &Entry| entry.progress == Progress::Lock;
     if !txn.entries[txn.fetched..].iter().any(waits) {
         return Ok(());
     }
     enter(cx, phase::LOCK);
-    // Some transactions may be over without this thread having noticed it. This call releases the locks of such
-    // transactions first.
+    // Some transactions may have ended without this thread having noticed their end. This call first releases the
+    // locks of transactions whose end was not noticed yet.
     cx.advance_closing();
     for index in txn.fetched..txn.entries.len() {
         if waits(&txn.entries[index]) && !lotus.reads_snapshot(txn, index) {
@@ -143,8 +144,8 @@ async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure>
     Ok(())
 }
 
-/// Requests the record's lock. If the record may be inserted, also requests its bucket's lock, so that no other
-/// transaction fills a slot there.
+/// Requests the lock of the entry's record. If the record may be inserted, also requests the lock of the record's
+/// bucket, so that no other transaction fills a slot of the bucket.
 fn ask(cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
     let table = cx.table(entry.table);
@@ -161,7 +162,7 @@ fn ask(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Returns the name of the lock of the bucket to which an entry's search leads.
+/// Returns the name of the lock of the bucket to which the search for an entry leads.
 fn bucket_name(txn: &Txn, index: usize) -> LockName {
     let entry = &txn.entries[index];
     LockName::bucket(entry.table.0, txn.lookup(entry).directory)
@@ -172,18 +173,19 @@ fn bucket_name(txn: &Txn, index: usize) -> LockName {
 fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) -> Result<(), Failure> {
     let entry = txn.entries[index];
     if entry.found && lotus.is_snapshot() {
-        // The record was read without a lock, so the transaction reads its version again and checks that it is still
-        // the newest.
+        // The transaction read the record without a lock, so it reads the record's version again and checks that this
+        // version is still the newest.
         txn.entries[index].progress = Progress::Direct;
         return Ok(());
     }
     if entry.found {
-        // The record has not changed since it was read, because the transaction has kept its weaker lock since.
+        // The record has not changed since the transaction read it, because the transaction has kept its weaker lock
+        // since.
         let is_apart = cx.table(entry.table).slot.is_out_of_line();
         match is_apart && entry.cells != Cells::NONE && entry.payload == BufferOffset::default() {
             true => txn.entries[index].progress = Progress::Body,
-            // The transaction has already changed this record and now deletes it, so the payload is not the record's
-            // former one any more.
+            // The transaction has already changed this record and now deletes it, so the payload is no longer the
+            // record's former payload.
             false if entry.writable => txn.entries[index].progress = Progress::Done,
             false => become_ready(cx, txn, index),
         }
@@ -224,7 +226,7 @@ pub(super) fn plan_record(cx: &Context, txn: &mut Txn, index: usize) {
     let entry = &mut entries[index];
     let slot = &cx.table(entry.table).slot;
     if entry.body.is_null() {
-        // The transaction kept no image of this slot in a chain, so the slot is read again.
+        // The transaction kept no image of this slot in a chain, so it reads the slot again.
         entry.image = round.read(cx.groups.primary(entry.address), slot.slot_bytes);
         return;
     }
@@ -234,7 +236,7 @@ pub(super) fn plan_record(cx: &Context, txn: &mut Txn, index: usize) {
     entry.payload = at;
 }
 
-/// Handles all answers of the round.
+/// Handles all answers of a round of the execute phase.
 fn absorb(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<Vec<(usize, usize)>, Failure> {
     let mut undecided = Vec::new();
     for index in txn.fetched..txn.entries.len() {
@@ -269,8 +271,8 @@ fn absorb(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<Vec<(usize, usiz
     Ok(undecided)
 }
 
-/// The search of an insert can lead to another bucket than the one whose lock was requested. In this case the insert
-/// also needs the other bucket's lock.
+/// The search of an insert can lead to a bucket that differs from the bucket whose lock was requested. If the search
+/// leads to another bucket, the insert also needs the lock of that bucket.
 fn look_elsewhere(txn: &mut Txn, index: usize) {
     let entry = &txn.entries[index];
     let comes = entry.mode == Mode::Insert && !entry.found;
@@ -322,13 +324,13 @@ pub(super) fn take_versions(
     Ok(())
 }
 
-/// Notes that the entry's record exists, in this version.
+/// Notes that the entry's record exists, and that the transaction uses this version of it.
 pub(super) fn show(entry: &mut Entry, newest: Committed) {
     entry.found = true;
     entry.version = Version::from_word(newest.version.0);
 }
 
-/// Notes the place of a version's payload, or that the payload must still be read.
+/// Notes the place of the payload of a version, or that the transaction must still read the payload.
 pub(super) fn take_place(entry: &mut Entry, table: &Table, round: &Round, shown: Committed) {
     let slot = &table.slot;
     entry.progress = Progress::Done;
@@ -349,8 +351,8 @@ pub(super) fn take_place(entry: &mut Entry, table: &Table, round: &Round, shown:
     }
 }
 
-/// Returns whether the record that was read is the version that the entry shows. By now the memory of the record may
-/// belong to another record.
+/// Returns whether the record that was read is the version that the entry shows. The memory of the version may belong
+/// to another record by now.
 pub(super) fn is_it(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> bool {
     let slot = &cx.table(entry.table).slot;
     let RecordLayout::Cells(cells) = slot.record else { return true };
@@ -388,7 +390,8 @@ fn become_ready(cx: &Context, txn: &mut Txn, index: usize) {
     }
     entry.writable = true;
     entry.old_payload = entry.payload;
-    // A record that is deleted also gets a new payload, because the transaction may insert it again.
+    // A record that the transaction deletes also gets a new payload, because the transaction may insert the record
+    // again.
     if !slot.is_out_of_line() || entry.cells != Cells::NONE {
         let new = reserve_payload(round, cx.table(entry.table));
         round.copy_within(entry.old_payload, new, slot.payload_bytes);
@@ -396,8 +399,8 @@ fn become_ready(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Reserves room for a payload. If payloads lie outside their slots, also reserves room for the bytes that are
-/// written before the payload.
+/// Reserves room in the buffer for a payload. If payloads lie outside their slots, also reserves room for the bytes
+/// that the commit writes before the payload.
 pub(super) fn reserve_payload(round: &mut Round, table: &Table) -> BufferOffset {
     let slot = &table.slot;
     match slot.record {
@@ -416,19 +419,19 @@ fn take_tombstone(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Handles the case that no slot contains the entry's key.
+/// Handles an entry whose key is in no slot.
 fn take_absent(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     note_absent(lotus, cx, txn, index);
     let entry = &mut txn.entries[index];
-    // An insert now waits until it gets a slot.
+    // An insert whose key is absent now waits until it gets a slot.
     (entry.stable, entry.progress) = match entry.mode {
         Mode::Insert => (true, Progress::Locate),
         _ => (false, Progress::Done),
     };
 }
 
-/// Notes that the key is absent, as of the newest timestamp that this node knows; the lock's former holder has told
-/// this timestamp. On a snapshot, the key is absent as of T_start.
+/// Notes that the key is absent as of the newest timestamp that this node knows; the lock's former holder has told
+/// this node that timestamp. On a snapshot, the function notes that the key is absent as of T_start.
 fn note_absent(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let as_of = if lotus.is_snapshot() { txn.stamps.start } else { cx.timestamps.known(cx) };
     let entry = &mut txn.entries[index];

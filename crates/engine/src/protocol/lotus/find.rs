@@ -1,13 +1,13 @@
 //! The search from a key to its slot, and so to its version table, for transactions with and without locks.
 //!
 //! Invariant: a slot keeps its key unless a split moves the key or a sweep empties the slot. An insert fills a slot
-//! under the bucket's lock before any version in the slot is visible. A slot is moved or emptied only under its key's
-//! lock, and while its bucket's directory record is marked. So a transaction that holds the key's lock finds the
-//! key's slot if there is one. For a transaction without the lock, a key is absent under two conditions. The first
-//! condition is that the key is in no line of its bucket. The second condition is that the directory record was the
-//! same, and unmarked, before the bucket's first line was read and after its last line was read. Under these two
-//! conditions the key is absent at every moment from the directory record's VERSION on. Before that VERSION, the key
-//! may have been present.
+//! under the bucket's lock before any version in the slot is visible. A transaction moves or empties a slot only
+//! under the lock of the slot's key, and while the directory record of its bucket is marked. So a transaction that
+//! holds the key's lock finds the key's slot, if the key is in a slot. For a transaction without the key's lock, a
+//! key is absent under two conditions. The first condition is that the key is in no line of its bucket. The second
+//! condition is that the directory record did not change and was unmarked, from before the bucket's first line was
+//! read until after its last line was read. Under these two conditions the key is absent at every moment from the
+//! directory record's VERSION on. Before the VERSION of the directory record, the key may have been present.
 
 use super::switches::{Lotus, enter, on, phase};
 use crate::site::Context;
@@ -20,12 +20,12 @@ use tarn_store::index::hash::{Answer, Wanted, home};
 use tarn_store::index::hash_of;
 use tarn_store::placement::catalog::Table;
 
-/// The result, from one round's answers, of the search for an entry's slot.
+/// The result, after one round's answers, of the search for an entry's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// The slot was found: the entry's address and image are now the slot's.
+    /// The search has found the slot: the entry's address and image are now those of the slot.
     There,
-    /// No slot contains this key.
+    /// No slot contains the key of the entry.
     Absent,
     /// The search for the slot needs another round.
     More,
@@ -33,20 +33,20 @@ pub(super) enum Place {
     Changing,
 }
 
-/// Returns whether the table's buckets can be split. Only slots of one cache line can move, because each read of such
+/// Returns whether the table's buckets can be split. Only slots of one cache line can move, because each READ of such
 /// a slot is consistent.
 pub(super) fn may_grow(table: &Table) -> bool {
     table.slot.is_one_line()
 }
 
-/// Returns whether a key's home bin shows whether the key is in that bin. A home bin shows this if the key is a word
-/// and the table has home bins.
+/// Returns whether a key's home bin shows whether the key is in that bin. A home bin shows whether it contains a key,
+/// if the key is a word and the table has home bins.
 fn has_home(table: &Table) -> bool {
     table.slot.full_key_bytes == 0 && !table.slot.by_bucket
 }
 
-/// Begins the search: at the record's cached address, in its home bin, or in the index. An insert whose key is absent
-/// needs its whole bucket, so it begins at the bucket.
+/// Begins the search for an entry's slot: at the record's cached address, in its home bin, or in the index. An insert
+/// whose key is absent needs its whole bucket, so its search begins at the bucket.
 pub(super) fn begin(cx: &Context, txn: &mut Txn, index: usize) {
     let Txn { entries, lookups, .. } = txn;
     let entry = &mut entries[index];
@@ -66,7 +66,7 @@ pub(super) fn begin(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Adds the next READs of the search.
+/// Adds the next READs of the search for an entry's slot.
 pub(super) fn plan(cx: &Context, txn: &mut Txn, index: usize) {
     let Txn { entries, lookups, round, .. } = txn;
     let entry = &mut entries[index];
@@ -91,8 +91,8 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Handles the answers to the READs of the search. `by_lock` is true if the transaction holds the key's lock, so the
-/// key's slot does not move.
+/// Handles the answers to the READs of the search for an entry's slot. `by_lock` is true if the transaction holds the
+/// key's lock, so that the key's slot does not move.
 pub(super) fn absorb(
     lotus: &Lotus,
     cx: &Context,

@@ -1,14 +1,14 @@
-//! The cost of an ideal lock at memory nodes. Each compute node counts the holders of a lock, and sends an FAA when
-//! the count leaves zero and when it returns to zero. LOTUS's evaluation compares the system with such locks (§8.4,
-//! Figure 17).
+//! Models the cost of an ideal lock at memory nodes. Each compute node counts the holders of such a lock, and sends
+//! an FAA when the count leaves zero and when it returns to zero. LOTUS's evaluation compares LOTUS with such locks
+//! (§8.4, Figure 17).
 //!
 //! Invariant: no other code relies on the results of these FAAs. The lock tables decide as usual which transaction
-//! holds a lock. An FAA adds zero to a word of the coordinator's own log area, in the group of the locked record.
+//! holds a lock. Each FAA adds zero to a word of the coordinator's own log area, in the group of the locked record.
 //! Each FAA goes to the memory node that would have the ideal lock, but it changes no byte and leaves nothing for
 //! recovery. The FAA is sent in the same round as the READ after the grant, or in the same round as the commit's last
-//! WRITEs. So the FAA needs no round of its own. For locks that this node grants, the holders are counted. For locks
-//! that another node grants, which also cost messages, each grant counts by itself. The FAAs do not cover locks of
-//! index nodes.
+//! WRITEs. So the FAA needs no separate round. For locks that this node grants, the node counts the holders. For
+//! locks that another node grants, which also cost messages, each grant causes its own FAA. Locks of index nodes
+//! cause no FAAs.
 
 use super::switches::{Lotus, on};
 use crate::services::lock::name::{LockName, NameKind};
@@ -34,7 +34,7 @@ pub(super) fn take(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Adds the FAAs for the locks that are released after the round is done.
+/// Adds the FAAs for the locks that the transaction releases after the round has ended.
 #[inline]
 pub(super) fn add_given_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if lotus.switches.is_on(on::LOCKS_APART) {
@@ -45,7 +45,7 @@ pub(super) fn add_given_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     names.into_iter().for_each(|name| add(cx, txn, name));
 }
 
-/// Sends the FAAs in a round of their own, if the transaction sends no other round. The transaction does not wait for
+/// Sends the FAAs in a separate round, if the transaction sends no other round. The transaction does not wait for
 /// these FAAs.
 #[inline]
 pub(super) fn give_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {

@@ -1,8 +1,8 @@
-//! Room for LOTUS's inserts: finds a slot for every key that is known to be absent.
+//! Room for LOTUS's inserts: finds a slot for every key that the transaction knows to be absent.
 //!
 //! Invariant: the transaction holds the bucket's lock, so a slot that was free when the bucket was read is still
-//! free. No two inserts of a transaction take the same slot. The former bytes of the slot's first line are kept,
-//! because undoing the insert writes them back.
+//! free. No two inserts of one transaction take the same slot. The transaction keeps the former bytes of the slot's
+//! first line, because the undo of the insert writes them back.
 
 use super::execute::reserve_payload;
 use crate::site::Context;
@@ -15,7 +15,7 @@ use tarn_store::index::growth::Shard;
 use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use tarn_store::placement::catalog::Table;
 
-/// Gives a slot to every insert that does not have one yet.
+/// Gives a slot to every insert of the transaction that does not have a slot yet.
 pub(super) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     for index in txn.fetched..txn.entries.len() {
         let entry = txn.entries[index];
@@ -43,16 +43,16 @@ pub(super) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
                 entry.image = image;
                 take_slot(cx, txn, index);
             }
-            // The slot's present bytes must be read first.
+            // The transaction must first read the present bytes of the slot.
             None => (entry.body, entry.progress) = (Address::NULL, Progress::Body),
         }
     }
     Ok(())
 }
 
-/// Returns whether deleted records fill slots in an insert's bucket, or in its chain. If the function returns true, a
-/// sweep must empty these slots first. Returns false if a sweep was already tried without success, as happens while
-/// other transactions use those records.
+/// Returns whether slots of deleted records fill an insert's bucket or its chain. If the function returns true, a
+/// sweep must empty the slots of deleted records before the insert. Returns false if a sweep was already tried
+/// without success, for example because other transactions use the deleted records.
 fn wants_sweep(txn: &Txn, index: usize, table: &Table) -> bool {
     let lookup = txn.lookup(&txn.entries[index]);
     let next_at = lookup.tail.plus(DIRECTORY_NEXT_AT);
@@ -69,7 +69,8 @@ fn wants_sweep(txn: &Txn, index: usize, table: &Table) -> bool {
         || in_bucket.any(|image| table.slot.is_tombstone(txn.round.bytes(image, slot_bytes)))
 }
 
-/// Gives the insert its slot, whose image is known. All bytes of the new row are zero until the caller sets them.
+/// Gives the insert its slot, whose image the transaction has read. All bytes of the new row are zero until the
+/// caller sets them.
 pub(super) fn take_slot(cx: &Context, txn: &mut Txn, index: usize) {
     let Txn { entries, round, .. } = txn;
     let entry = &mut entries[index];
@@ -79,8 +80,9 @@ pub(super) fn take_slot(cx: &Context, txn: &mut Txn, index: usize) {
     (entry.progress, entry.writable) = (Progress::Done, true);
 }
 
-/// Returns a free slot that no other insert of this transaction takes. The slot is in the bucket itself, or is the
-/// free slot that the search has found last. If the slot's image was read, returns the image, too.
+/// Returns a free slot that no other insert of this transaction has taken. The slot is in the bucket itself, or is
+/// the free slot that the search has found last. If the transaction has read the image of the slot, the function also
+/// returns the image.
 fn free_slot(txn: &Txn, index: usize, table: &Table) -> Option<(Address, Option<BufferOffset>)> {
     let lookup = txn.lookup(&txn.entries[index]);
     let slot_bytes = table.slot.slot_bytes;
@@ -106,8 +108,9 @@ fn is_taken(txn: &Txn, index: usize, slot: Address) -> bool {
     txn.entries.iter().enumerate().any(takes)
 }
 
-/// The bucket's chain is full, so this function adds a new overflow block. The insert takes the block's first slot.
-/// The NEXT pointer of the chain's previous last block is written in C1, under the bucket's lock.
+/// Adds a new overflow block to the bucket's chain, because the chain has no free slot. The insert takes the first
+/// slot of the new overflow block. Phase C1 writes NEXT of the block that was the last block of the chain, under the
+/// bucket's lock.
 async fn extend_chain(
     cx: &Context,
     txn: &mut Txn,

@@ -1,9 +1,9 @@
 //! LOTUS: a protocol with locks in compute nodes and several versions of each record in memory nodes.
 //!
-//! After Hu, Zuo, Hu, Chen, Wang and Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks";
-//! the variant `literal` follows the paper's text exactly. We deviate where the paper's text, followed exactly, loses
-//! serializability or data. Each deviation is a switch, and each switch that can be turned off is a planted bug
-//! (docs/protocols/lotus.md has the table).
+//! This implementation follows Hu, Zuo, Hu, Chen, Wang and Yang, "LOTUS: Optimizing Disaggregated Transactions with
+//! Disaggregated Locks"; the variant `literal` follows the paper's text exactly. This implementation deviates from
+//! the paper where a system that follows the paper's text exactly loses serializability or data. Each deviation is a
+//! switch, and each switch that can be turned off is a planted bug (docs/protocols/lotus.md has the table).
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -71,7 +71,7 @@ impl Described for Lotus {
         phases: PHASES,
         limits: LIMITS,
         aborts: ABORTS,
-        // An undone version was INVISIBLE before, so no transaction has seen it.
+        // A version was INVISIBLE before recovery undid it, so no transaction has seen it.
         undone: |_, _| None,
         // A node whose mark was not written has not changed.
         undone_node: |old, _| Some(Undone::if_found(nodes::undone_version(old))),
@@ -95,7 +95,7 @@ impl Structure for Lotus {
         }
     }
 
-    /// A leaf does not show which of its entries were added or removed, nor when.
+    /// A leaf does not show which of its index entries were added or removed, nor when.
     fn takes_leaf(&self, txn: &Txn, version: Version) -> Result<(), AbortReason> {
         match self.starts_writers() && nodes::is_newer(version, txn.stamps.start) {
             true => Err(AbortReason::WriteConflict),
@@ -112,7 +112,7 @@ impl Structure for Lotus {
         commit::commit_structure(self, cx, txn).await
     }
 
-    /// The READ is sent after the lock is granted; see [`Structure::send`].
+    /// The transaction sends this READ after its lock is granted; see [`Structure::send`].
     fn ask(
         &self,
         cx: &Context,
@@ -125,8 +125,8 @@ impl Structure for Lotus {
         (index, txn.round.read(cx.groups.primary(address), len_bytes))
     }
 
-    /// Buckets and records are locked under the same lock names that inserts and writers use. The lock of a slot
-    /// without a record is its bucket's lock.
+    /// Structural transactions lock buckets and records under the same lock names as inserts and writers. The lock of
+    /// a slot without a record is the lock of the slot's bucket.
     fn ask_part(
         &self,
         cx: &Context,
@@ -156,7 +156,7 @@ impl Structure for Lotus {
         prepare::log_bytes(txn)
     }
 
-    /// All locks of the round are granted before anything is read.
+    /// All lock requests of the round are granted before the round reads anything.
     async fn send(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         txn.held.collect(cx, txn.tag).await?;
         Ok(cx.port.execute(&mut txn.round).await?)
@@ -282,7 +282,8 @@ impl Protocol for Lotus {
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         match txn.in_doubt {
             true => commit::abandon(self, cx, txn),
-            // Bytes that were prepared but not sent must not be written, because the locks may be lost by now.
+            // Bytes that were prepared but not sent must not be written any more, because the transaction may have
+            // lost its locks by now.
             false => self.rollback(cx, txn),
         }
     }
@@ -296,12 +297,13 @@ impl Protocol for Lotus {
         if !find::may_grow(cx.table(shard.table)) {
             return Ok(Grown::TooLarge);
         }
-        // The locks of the previous growth are released only when all its rounds are over.
+        // The locks of the previous growth step are released only after all rounds of that step have ended.
         commit::settle_log(self, cx, txn).await?;
         cx.advance_closing();
         let grown = buckets::restructure(self, cx, txn, shard).await;
         if matches!(grown, Err(Failure::Abort(_))) {
-            // All locks are granted, or none is; so the next try requests fewer buckets, which is refused less often.
+            // Either all locks of this step are granted, or none. The next try requests fewer buckets, because a
+            // request for fewer locks is refused less often.
             cx.growth.note_fit(shard, false);
         }
         grown
@@ -320,9 +322,9 @@ impl Protocol for Lotus {
 
     async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
         match self.keeps(Rule::SettleBeforeLog) {
-            // A coordinator that has ended may have left writes on their way. When these writes end, its transaction
-            // may become a transaction in doubt. When that transaction is settled, its former bytes may be written
-            // back.
+            // A coordinator that has ended may have left WRITEs on their way. When these WRITEs end, the transaction
+            // of that coordinator may become a transaction in doubt. When that transaction is settled, the node may
+            // write the transaction's former bytes back.
             true => Ok(!cx.is_closing(coordinator)
                 && cx.is_number_free(coordinator).await?
                 && !cx.is_closing(coordinator)

@@ -2,12 +2,13 @@
 //! commit.
 //!
 //! Invariant: a tree node has one version, whose number is derived from a timestamp. The locks of tree nodes lie in
-//! compute nodes, like all other locks. The LOCK word in a tree node is only a mark. The lock's holder writes the
-//! mark before any byte of the node changes, and removes it after the whole change is decided. Assume that a node was
-//! read after T_start was taken, without a mark and with a VERSION not above T_start. Such a node shows its state at
-//! T_start, because a transaction with a T_commit up to T_start had marked the node before. A resolver that undoes a
-//! change raises the node's VERSION, and makes every later T_commit higher than that. Because of this, no VERSION of
-//! a tree node occurs twice.
+//! compute nodes, like all other locks. The LOCK word in a tree node is only a mark. The holder of a tree node's lock
+//! writes the mark before any byte of the node changes, and removes the mark after the whole change is decided.
+//! Assume that a transaction reads a node after it has taken T_start, that the node has no mark, and that its VERSION
+//! is not above T_start. Such a node shows its state at T_start, because a transaction with a T_commit up to T_start
+//! had marked the node before this READ. A resolver that undoes a change of a node raises the node's VERSION, and
+//! makes every later T_commit higher than that VERSION. Because of this rule for undone changes, no VERSION of a tree
+//! node occurs twice.
 
 use super::switches::{enter, phase};
 use crate::services::lock::name::{LockMode, LockName};
@@ -23,7 +24,8 @@ use tarn_store::placement::shard_map::shard_of_address;
 pub(super) const HEAD_BYTES: usize = 16;
 const _: () = assert!(LOCK_AT == 0 && VERSION_AT == 8);
 
-/// Notes a lock, after whose grant the node is read. Returns the index of this lock in the transaction's locks.
+/// Notes a lock whose tree node the transaction reads after the grant. Returns the index of this lock in the
+/// transaction's list of locks.
 pub(super) fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
@@ -41,13 +43,13 @@ pub(super) fn name(address: Address) -> LockName {
     LockName::node(0, address)
 }
 
-/// Returns whether a node may have changed after `start`.
+/// Returns whether a tree node may have changed after the timestamp `start`.
 pub(super) fn is_newer(version: Version, start: Timestamp) -> bool {
     version.counter() > version_at(start).counter()
 }
 
-/// Takes locks for reading on the leaves that scans have read since the last call. Reads each leaf again under its
-/// lock, and checks that it has not changed.
+/// Takes locks for reading on the leaves that scans have read since the last call. Reads each of these leaves again
+/// under its lock, and checks that the leaf has not changed.
 pub(super) async fn protect(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let first = txn.checks.iter().position(|check| !check.covered).unwrap_or(txn.checks.len());
     if first == txn.checks.len() {
@@ -84,8 +86,8 @@ pub(super) fn groups(txn: &Txn) -> impl Iterator<Item = GroupId> {
     changed(txn).map(|lock| lock.address.group())
 }
 
-/// Sets T_commit as the version of the changed tree nodes. Until T_commit is taken, the history contains a version of
-/// these nodes that no transaction can see.
+/// Sets T_commit as the version of the changed tree nodes. Before the transaction takes T_commit, the history
+/// contains a version of these nodes that no transaction can see.
 pub(super) fn stamp(txn: &mut Txn, commit: Option<Timestamp>) {
     let unseen = || Version::from_word(1 << 62 | (txn.tag.word() & ((1 << 62) - 1)));
     let version = commit.map_or_else(unseen, version_at);
@@ -94,14 +96,14 @@ pub(super) fn stamp(txn: &mut Txn, commit: Option<Timestamp>) {
     leaves.for_each(|leaf| leaf.new_version = version);
 }
 
-/// Returns the VERSION of a tree node after a change was undone; `former` is the VERSION before the change. VERSIONs
-/// that come from commits are even, so this one is odd.
+/// Returns the VERSION that a tree node has after a change was undone; `former` is the VERSION before the change.
+/// VERSIONs that come from commits are even, so the VERSION of an undone change is odd.
 pub(super) fn undone_version(former: u64) -> u64 {
     (former + 1) | 1
 }
 
-/// Phase C1: adds the WRITEs that mark the group's tree nodes at one replica. The marks are written before any other
-/// byte of these nodes.
+/// Phase C1: adds the WRITEs that mark the changed tree nodes of a group at one replica. The marks are written before
+/// any other byte of these tree nodes.
 pub(super) fn add_marks(cx: &Context, txn: &mut Txn, group: GroupId, position: usize) {
     let Txn { round, locks, tag, .. } = txn;
     let mut of_group =

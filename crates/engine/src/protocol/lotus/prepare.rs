@@ -1,10 +1,11 @@
-//! Prepares the bytes that LOTUS's commit writes. For each record that changes, these bytes are a new version, the
-//! cell that leads to the version, and the former bytes that recovery needs.
+//! Prepares the bytes that LOTUS's commit writes. For each record that changes, the prepared bytes are a new version,
+//! the cell that leads to the version, and the former bytes that recovery needs.
 //!
-//! Invariant: a new version overwrites the oldest version in the table. A new version overwrites the newest committed
-//! version only if the table has just one place. PREV_TS keeps the timestamp of a discarded version. All bytes of C1
-//! are pieces, in the order in which they must arrive at a node. A version comes before its cell. If a free slot is
-//! filled, its later lines come before its first line.
+//! Invariant: a new version overwrites the oldest version in the record's version table. A new version overwrites the
+//! newest committed version only if the version table has just one place. PREV_TS contains the timestamp of a
+//! discarded version. All bytes of phase C1 are pieces, in the order in which they must arrive at a node. The pieces
+//! of a version come before the piece of its cell. If the commit fills a free slot, the slot's later lines come
+//! before its first line.
 
 use super::nodes;
 use super::switches::Lotus;
@@ -27,7 +28,7 @@ use tarn_store::placement::catalog::Table;
 /// The number of bytes of a packed record, from its first version on.
 pub(super) const PACKED_BYTES: usize = LINE_BYTES - PACKED_VERSIONS_AT;
 
-/// Returns whether this entry changes its record.
+/// Returns whether the transaction changes the record of this entry.
 #[inline]
 pub(super) fn changes(entry: &Entry) -> bool {
     if entry.mode == Mode::Update {
@@ -41,11 +42,12 @@ pub(super) fn changes(entry: &Entry) -> bool {
         }
 }
 
-/// Gathers the bytes of C1 and the log entry. The function may wait for memory. Nothing is written to memory yet.
+/// Gathers the bytes of phase C1 and the log entry. This preparation may wait for memory. This preparation writes
+/// nothing to memory yet.
 pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.stamps.lower = cx.timestamps.known(cx);
     txn.written.clear();
-    // Up to here, the pieces contain only links of chains, which inserts have added.
+    // Up to here, the pieces contain only links of chains, which the transaction's inserts have added.
     for index in 0..txn.entries.len() {
         let entry = txn.entries[index];
         if !changes(&entry) {
@@ -93,9 +95,9 @@ pub(super) fn links(txn: &Txn) -> impl Iterator<Item = (Address, Address)> {
     txn.pieces.iter().filter(|piece| is_link(piece)).map(move |piece| (piece.address, block(piece)))
 }
 
-/// Frees overflow blocks that contain no record because their inserts were taken back. The last block of a chain is
-/// freed first. A link is written and logged only if a record is in a block after it. Recovery writes logged links
-/// again.
+/// Frees the overflow blocks that contain no record because the transaction took their inserts back. The function
+/// frees the last block of a chain first. The transaction writes and logs a link only if a block after this link
+/// contains a record. Recovery writes the logged links again.
 #[inline]
 pub(super) fn drop_vain_links(cx: &Context, txn: &mut Txn) {
     if !txn.allocated.is_empty() {
@@ -125,19 +127,19 @@ fn drop_links(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// A link is the only piece of 8 bytes that replaces no old bytes. Other pieces of records have at least the size of
-/// a cell, and slots of tree nodes, which may have 8 bytes, have old bytes.
+/// A link is the only kind of piece that has 8 bytes and replaces no old bytes. Other pieces of records have at least
+/// the size of a cell, and slots of tree nodes, which may have 8 bytes, have old bytes.
 fn is_link(piece: &PendingWrite) -> bool {
     piece.len_bytes == 8 && piece.old == piece.new
 }
 
-/// Returns the pieces of tree nodes whose old bytes must be restored if the transaction is undone. The old bytes of
-/// slots that were not in use need not be restored.
+/// Returns the pieces of tree nodes whose old bytes recovery must restore if it undoes the transaction. Recovery need
+/// not restore the old bytes of slots that were not in use.
 fn node_bytes(txn: &Txn) -> impl Iterator<Item = &PendingWrite> {
     txn.pieces.iter().filter(|piece| piece.logged)
 }
 
-/// Writes the log entry into the buffer. Returns the log entry's place in the buffer and its length.
+/// Writes the transaction's log entry into the buffer. Returns the log entry's place in the buffer and its length.
 pub(super) fn encode_log(txn: &mut Txn) -> (BufferOffset, usize) {
     let (len, links) = (log_bytes(txn), links(txn).collect::<Vec<_>>());
     let nodes: Vec<_> = nodes::changed(txn).map(|it| (it.address, it.old_version)).collect();
@@ -153,7 +155,7 @@ pub(super) fn encode_log(txn: &mut Txn) -> (BufferOffset, usize) {
     (at, len)
 }
 
-/// Returns the description of a version for the log entry.
+/// Returns the description of a written version for the log entry.
 #[inline(always)]
 pub(super) fn writing(it: &Written) -> Writing {
     Writing {
@@ -166,10 +168,10 @@ pub(super) fn writing(it: &Written) -> Writing {
     }
 }
 
-/// Chooses the place of the entry's new version, and its PREV_TS. Returns the place with PREV_TS, and whether the
-/// version fills a free slot. A free slot has no version to overwrite. A slot in which nothing was ever committed
-/// also counts as free. An incarnation that died during C1 left such a slot, perhaps at only one replica, so the
-/// whole slot is written at every replica.
+/// Chooses the place of the entry's new version, and the PREV_TS of this place. Returns the place with its PREV_TS,
+/// and whether the new version fills a free slot. A free slot contains no version to overwrite. A slot in which no
+/// transaction ever committed a version also counts as free. An incarnation that died during C1 left such a slot,
+/// perhaps at only one replica. So the commit writes the whole slot at every replica.
 fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place, bool), Failure> {
     let slot = &cx.table(entry.table).slot;
     let image = txn.round.bytes(entry.image, slot.slot_bytes);
@@ -189,22 +191,22 @@ fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place
     Ok((Place { cell: chosen.cell, prev_ts: chosen.prev_ts, discarded }, false))
 }
 
-/// Returns the time when slots of the insert's bucket were last emptied, or its records moved; 0 if that never
-/// happened. Before the returned time, the key may have been in the bucket.
+/// Returns the time when a sweep last emptied slots of the insert's bucket, or a split last moved its records; 0 if
+/// neither happened. Before the returned time, the key of the insert may have been in the bucket.
 fn emptied_at(txn: &Txn, entry: &Entry) -> Timestamp {
     let directory = match entry.lookup == NO_LOOKUP {
         true => Version::NEVER,
         false => txn.lookup(entry).directory_version,
     };
     match directory.counter() > Version::LOADED.counter() {
-        // A change that was undone counts as the next timestamp.
+        // The odd VERSION of an undone change counts as the next timestamp.
         true => Timestamp(directory.counter().div_ceil(2)),
         false => Timestamp::ZERO,
     }
 }
 
-/// When a record is deleted, notes the memory that its old versions occupy, except the version whose place the
-/// deletion takes.
+/// Notes the memory that the old versions of a deleted record occupy, except the version whose place the deletion
+/// takes.
 fn give_up_versions(txn: &mut Txn, table: &Table, entry: &Entry, (cells, place): (Cells, usize)) {
     let (slot, bytes) = (&table.slot, table.slot.body_bytes() as u32);
     let image = txn.round.bytes(entry.image, slot.slot_bytes);
@@ -223,7 +225,7 @@ fn give_up_versions(txn: &mut Txn, table: &Table, entry: &Entry, (cells, place):
 struct Place {
     cell: usize,
     prev_ts: Timestamp,
-    /// The memory of the version that is overwritten, if this version lies outside the slot.
+    /// The address of the version that is overwritten, if this version lies outside the slot.
     discarded: Address,
 }
 
@@ -291,7 +293,7 @@ async fn prepare_cell(
     Ok(())
 }
 
-/// Prepares a packed version: one piece has the record's whole line from its first version on.
+/// Prepares a packed version: one piece contains the record's whole line from its first version on.
 fn prepare_packed(
     lotus: &Lotus,
     cx: &Context,
@@ -346,8 +348,8 @@ fn prepare_packed(
     Ok(())
 }
 
-/// Returns the bytes that recovery writes back. If a free slot was filled, these bytes are the slot's first line;
-/// otherwise they are the bytes that the version overwrites.
+/// Returns the bytes that recovery writes back if it undoes a version. If the version filled a free slot, these bytes
+/// are the slot's first line; otherwise they are the bytes that the version overwrites.
 fn former(entry: &Entry, came: bool, at: usize, bytes: usize) -> (BufferOffset, usize) {
     match came {
         true => (entry.image, LINE_BYTES),
@@ -355,7 +357,8 @@ fn former(entry: &Entry, came: bool, at: usize, bytes: usize) -> (BufferOffset, 
     }
 }
 
-/// Adds the record of a version. The whole record is written before any cell leads to it.
+/// Adds the piece that writes the record of a version. This piece writes the whole record before any cell leads to
+/// the record.
 fn add_record(txn: &mut Txn, table: &Table, entry: &Entry, record: Address) {
     let slot = &table.slot;
     let start = BufferOffset(entry.payload.0 - slot.payload_at as u32);
@@ -364,8 +367,8 @@ fn add_record(txn: &mut Txn, table: &Table, entry: &Entry, record: Address) {
     add_piece(txn, record, start, bytes);
 }
 
-/// Makes the image of a slot that is filled for the first time, without a version but with the timestamps of
-/// discarded versions.
+/// Makes the image of a slot that the transaction fills for the first time, without a version but with the timestamps
+/// of discarded versions.
 fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOffset {
     let slot = &table.slot;
     let image = txn.round.reserve_lines(slot.slot_bytes);
@@ -376,7 +379,7 @@ fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOf
         txn.round.set_word(image.plus(SHAPE_AT), shape);
     }
     if let RecordLayout::Cells(cells) = slot.record {
-        // The former lines of the slot may belong to another record, so all cells are reset.
+        // The former lines of the slot may belong to another record, so the function resets all cells.
         for cell in 0..cells.count() {
             let at = cells.cell_at(cell) + CELL_PREV_TS_AT;
             let prev_ts = txn.round.word(entry.image.plus(at));
@@ -389,7 +392,7 @@ fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOf
     image
 }
 
-/// The first line is written last, so a KEY in memory shows that the whole slot is written.
+/// The commit writes the first line last, so a KEY in memory shows that the whole slot is written.
 fn slot_pieces(txn: &mut Txn, slot: Address, image: BufferOffset, bytes: usize) {
     if bytes > LINE_BYTES {
         add_piece(txn, slot.plus(LINE_BYTES), image.plus(LINE_BYTES), bytes - LINE_BYTES);

@@ -1,17 +1,19 @@
 //! LOTUS's recovery: completes or undoes many transactions together, from their logs.
 //!
-//! The rule: a transaction has committed if a readable log entry has its T_commit, or if any of its cells is visible
-//! at a member. A transaction that has not committed is undone: recovery writes the former bytes back wherever the
-//! transaction's own bytes are, and makes its log entries invalid. If a transaction has committed, recovery writes
-//! T_commit into all its logs. Next, recovery makes the versions of a committed transaction visible where they are
-//! not, first at the backups and then at the primaries. Links of chains are written in both cases.
+//! The rule of recovery: a transaction has committed if a readable log entry has its T_commit, or if any of its cells
+//! is visible at a member. Recovery undoes a transaction that has not committed: it writes the former bytes back
+//! wherever the transaction's own bytes are. Recovery also makes the log entries of an undone transaction invalid. If
+//! a transaction has committed, recovery writes T_commit into all its logs. Next, recovery makes the versions of a
+//! committed transaction visible where they are not, first at the backups and then at the primaries. Recovery writes
+//! links of chains in both cases.
 //!
-//! Invariant: recovery is idempotent with one resolver at a time, at whichever step an earlier resolver died.
-//! Recovery relies on three facts. No write of the owner lands any more. No other transaction writes a cell of the
-//! owner before the owner's locks are released. The locks are released only when the owner's incarnation is
-//! recovered, or its own node has resolved the transaction. When these locks are released, all logs of a committed
-//! transaction have T_commit. So a cell with neither the transaction's bytes nor the former bytes gives no evidence.
-//! Replicas may differ in cells that were left INVISIBLE without a log entry.
+//! Invariant: recovery is idempotent if only one resolver works at a time, at whichever step an earlier resolver
+//! died. Recovery relies on the following three facts. No write of the transaction's owner lands any more. No other
+//! transaction writes a cell of the owner before the owner's locks are released. The locks are released only when the
+//! owner's incarnation is recovered, or its own node has resolved the transaction. When the owner's locks are
+//! released, all logs of a committed transaction have T_commit. So a cell that contains neither the transaction's
+//! bytes nor the former bytes gives no evidence. Replicas may differ in cells that an incarnation left INVISIBLE
+//! without a log entry.
 
 use super::nodes::{HEAD_BYTES, undone_version};
 use super::switches::{Lotus, on};
@@ -30,11 +32,11 @@ use tarn_store::log::versions::{
 };
 use tarn_store::log::{Entry, SETTLING};
 
-/// A transaction in LOTUS's recovery: its log entry, and its T_commit after recovery has found it.
+/// A transaction that LOTUS recovers: its log entry, and its T_commit after recovery has found it.
 pub struct Left {
     log: VersionLog,
     commit: Option<Timestamp>,
-    /// The copies of the log entry that do not contain T_commit.
+    /// The copies of the transaction's log entry that do not contain T_commit.
     undecided: Vec<Target>,
 }
 
@@ -55,36 +57,37 @@ impl Entry for Left {
 
 type Unsettled = crate::steps::settle::Unsettled<Left>;
 
-/// The state of a version at one replica.
+/// The state of a transaction's version at one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// The transaction's version is there, and is INVISIBLE.
+    /// The replica contains the transaction's version, which is INVISIBLE.
     Invisible,
-    /// The transaction's version is there, and is visible as of this timestamp.
+    /// The replica contains the transaction's version, which is visible as of this timestamp.
     Visible(Timestamp),
-    /// The bytes from before the transaction are there.
+    /// The replica contains the bytes from before the transaction.
     Former,
-    /// Other bytes are there. These bytes belong to a later holder of the record's lock, or to an undecided version
-    /// that was left without a log entry.
+    /// The replica contains bytes that are neither the transaction's bytes nor the bytes from before the transaction.
+    /// These other bytes belong to a later holder of the record's lock, or to an undecided version that was left
+    /// without a log entry.
     Other,
 }
 
-/// A copy of one version, at one replica.
+/// A copy of one version of a transaction, at one replica.
 struct Copy {
-    /// The index of the transaction among those that are settled.
+    /// The index of the transaction in the list of transactions that recovery settles.
     left: usize,
     /// The index of the version among the transaction's versions.
     version: usize,
     /// The place of the bytes whose former values are in the transaction's log entry.
     target: Target,
-    /// The replica's position; 0 is the primary.
+    /// The replica's position in its group; position 0 is the primary.
     position: usize,
     state: State,
-    /// The bytes that recovery has read at this place.
+    /// The bytes that recovery has read at the place `target`.
     words: Vec<u64>,
 }
 
-/// Decides the outcomes of all transactions.
+/// Decides the outcomes of all transactions in `left`.
 pub(super) async fn decide(
     lotus: &Lotus,
     cx: &Context,
@@ -115,7 +118,7 @@ pub(super) async fn decide(
     Ok(())
 }
 
-/// Searches for T_commit in every copy of each log entry.
+/// Searches for T_commit in every copy of each transaction's log entry.
 async fn find_decisions(cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
     let at = decision_at(cx.database().catalog.options().log_bytes);
     let (mut wishes, mut places) = (Vec::new(), Vec::new());
@@ -129,8 +132,8 @@ async fn find_decisions(cx: &Context, left: &mut [Unsettled]) -> Result<(), Fail
     let answers = Bulk::new(cx).run(&wishes).await?;
     for ((index, copy), answers) in places.into_iter().zip(answers.chunks_exact(2)) {
         let entry = &mut left[index].entry;
-        // If the area contains another transaction's entry, its decision belongs to that transaction, which may be
-        // over.
+        // If the log area contains another transaction's entry, the decision in the area belongs to that transaction,
+        // which may be over.
         let has_it = answers[0].word().is_some_and(|tag| tag & !SETTLING == entry.tag().word());
         let Answer::Done(bytes) = &answers[1] else { continue };
         let words = to_words(bytes);
@@ -183,7 +186,7 @@ async fn look(cx: &Context, left: &[Unsettled]) -> Result<Vec<Copy>, Failure> {
     Ok(seen)
 }
 
-/// Returns the state that `words` show, which were read at the place of the version's former bytes.
+/// Returns the state of a version, from the words `words` that were read at the place of the version's former bytes.
 fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64]) -> State {
     let from = former_at(cx, version);
     let word = |at: usize| words[(at - from) / 8];
@@ -202,20 +205,21 @@ fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64])
     judged(writer == tag.word(), VersionWord::from_word(seen), is_former)
 }
 
-/// Returns the state of a version; `is_same` tells whether the writer's tag is the transaction's tag.
+/// Returns the state of a version; `is_same` is true if the writer's tag is the transaction's tag.
 fn judged(is_same: bool, seen: VersionWord, is_former: bool) -> State {
     match is_same {
         true if seen.is_invisible() => State::Invisible,
         // A cell keeps its writer's tag for ever, and a thread uses its tags again after a long time. So the bytes
         // from before the transaction may contain the same tag. The version belongs to this transaction only if its
-        // timestamp differs from the one before the transaction.
+        // timestamp differs from the timestamp before the transaction.
         true if !is_former => State::Visible(seen.timestamp()),
         _ if is_former => State::Former,
         _ => State::Other,
     }
 }
 
-/// Makes the outcome of each transaction final. The module's text describes the order of the writes.
+/// Makes the outcome of each transaction in `left` final. The text at the beginning of this file describes the order
+/// of the writes.
 pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
     let copies = look(cx, left).await?;
     let (mut links, mut back, mut backups, mut primaries) = (vec![], vec![], vec![], vec![]);
@@ -269,9 +273,9 @@ pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
 }
 
 /// Adds the WRITEs that settle tree nodes which are still marked at any replica. For a committed transaction, these
-/// WRITEs set T_commit. For other transactions, these WRITEs restore the old bytes first, and then set
-/// [`undone_version`]. Every later T_commit must be higher than the version of an undone node, so timestamps are
-/// taken until they are higher.
+/// WRITEs set T_commit in its tree nodes. For other transactions, these WRITEs first restore the old bytes of the
+/// tree nodes, and then set [`undone_version`]. Every later T_commit must be higher than the version of an undone
+/// node, so the function takes timestamps until they are higher.
 async fn settle_nodes(
     cx: &Context,
     left: &[Unsettled],
@@ -339,8 +343,8 @@ fn visible(cx: &Context, version: &LoggedVersion, words: &[u64], at: Timestamp) 
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Waits until the next timestamp of every node is higher than the T_commit of these transactions. Nothing else must
-/// be done here: the nodes that own the locks release them after the incarnation is recovered.
+/// Waits until the next timestamp of every node is higher than the T_commit of these transactions. The function need
+/// not release the locks, because the nodes that own the locks release them after the incarnation is recovered.
 pub(super) async fn release(cx: &Context, left: &[Unsettled]) {
     for commit in left.iter().filter_map(|each| each.entry.commit) {
         cx.timestamps.observe(cx, commit);
@@ -361,8 +365,8 @@ mod tests {
         assert_eq!(judged(true, early, true), State::Former);
         assert_eq!(judged(true, late, false), State::Visible(Timestamp(9)));
         assert_eq!(judged(true, open, false), State::Invisible);
-        // The transaction's own bytes never equal the former bytes, except in this case. To undo such a version
-        // changes nothing.
+        // Only in the case of the next line do the transaction's own bytes equal the former bytes. The undo of a
+        // version whose bytes equal the former bytes changes nothing.
         assert_eq!(judged(true, open, true), State::Invisible);
         assert_eq!(judged(false, early, true), State::Former);
         assert_eq!(judged(false, late, false), State::Other);

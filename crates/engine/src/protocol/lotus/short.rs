@@ -1,14 +1,14 @@
-//! LOTUS's short code path for the most common transactions. The records of these transactions have their versions in
-//! their slots, are found in their home bins, and are read or updated, under locks or on a snapshot.
-//! [`super::short_commit`] has the commit of these transactions.
+//! LOTUS's short code path for the most common transactions. The records of these common transactions have their
+//! versions in their slots, and are found in their home bins. The transactions read or update these records, under
+//! locks or on a snapshot. [`super::short_commit`] has the commit of these transactions.
 //!
 //! Invariant: this file requests and sends exactly the same bytes as [`super::execute`] and [`super::snapshot`]
 //! would, in the same order: first all locks, then the READs. The short path saves time because it goes over the
-//! entries only once per round. The slot's next image is made when the record is fetched, so the caller's payload
-//! already lies in the bytes that the commit writes. `execute` and `snapshot` handle records in any other state. If
-//! the processor can load memory directly (near memory), visits to memory take the place of rounds
-//! ([`crate::steps::access::sought`]). A record that is not in its home bin is then searched in its bucket before the
-//! index is used.
+//! entries only once per round. The transaction makes the slot's next image when it fetches the record, so the
+//! caller's payload already lies in the bytes that the commit writes. `execute` and `snapshot` handle records in any
+//! other state. If the processor can load memory directly (near memory), visits to memory take the place of rounds
+//! ([`crate::steps::access::sought`]). If a record is not in its home bin, the transaction then searches the record
+//! in its bucket before it uses the index.
 
 use super::execute::{advance, take_versions};
 use super::snapshot;
@@ -30,11 +30,11 @@ use tarn_store::index::hash::home;
 use tarn_store::layout::{Geometry, Packed, RecordLayout, Version};
 use tarn_store::placement::catalog::Table;
 
-/// The entries whose versions are undecided, each with the undecided cell.
+/// The entries whose versions are undecided, each with its undecided cell.
 type Undecided = Vec<(usize, usize)>;
 
-/// Notes a requested record for the short path, if the record is searched in its home bin and has its versions there.
-/// Returns whether the record was noted.
+/// Notes a requested record for the short path, if the transaction searches the record in its home bin and the record
+/// has its versions there. Returns whether the record was noted.
 #[inline(always)]
 pub(super) fn note(
     cx: &Context,
@@ -61,7 +61,7 @@ pub(super) fn fetches(cx: &Context, txn: &mut Txn) -> bool {
     noted > 0 && txn.fetched + noted == txn.entries.len() && !cx.has_ordered
 }
 
-/// Begins a fetch whose locks need no message, so the fetch waits only for its cache lines.
+/// Begins a fetch whose locks need no message, so that the fetch waits only for its cache lines.
 #[inline]
 pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
     let is_plain = txn.intent == Intent::ReadWrite && txn.notes.is_plain() && txn.failed.is_none();
@@ -76,14 +76,14 @@ pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option
     if !fetches(cx, txn) {
         return None;
     }
-    // If the fetch is dropped, the transaction keeps this failure.
+    // If the caller drops the fetch, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     ask(cx, txn, near);
     Some(near)
 }
 
-/// Performs the phases E1 to E3 of the fetch that [`begin`] has begun. Returns `None` if some records could not be
-/// shown immediately. In that case [`fetch_others`] continues the fetch.
+/// Performs the phases E1 to E3 of the fetch that [`begin`] has begun. Returns `None` if the transaction could not
+/// show some records immediately. If [`end`] returns `None`, [`fetch_others`] continues the fetch.
 #[inline]
 pub(super) fn end(
     lotus: &Lotus,
@@ -107,8 +107,8 @@ pub(super) fn end(
 }
 
 /// Locks and reads the records of this fetch. Records that are not in their home bins, or are in an unusual state
-/// there, are searched later. The locks are taken immediately before the READs, when all prefetched lines, including
-/// the lines of the locks, have had time to arrive.
+/// there, are searched later. The transaction takes the locks immediately before the READs, when all prefetched
+/// lines, including the lines of the locks, have had time to arrive.
 #[inline]
 pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let near = cx.port.near();
@@ -126,8 +126,8 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     Ok(())
 }
 
-/// Reads the records of this fetch on a snapshot. Returns the undecided entries. Records that are not in their home
-/// bins are searched later.
+/// Reads the records of this fetch on a snapshot. Returns the entries whose versions are undecided. Records that are
+/// not in their home bins are searched later.
 #[inline]
 pub(super) async fn fetch_as_of(
     lotus: &Lotus,
@@ -144,8 +144,8 @@ pub(super) async fn fetch_as_of(
     look(txn, near, Shown { lotus, cx, start }).await
 }
 
-/// If memory is near, prefetches the lines of the home bins and of their locks. If memory is not near, plans READs of
-/// the home bins in a round that is not sent yet.
+/// If the memory is near, prefetches the cache lines of the home bins and of their locks. If the memory is not near,
+/// plans READs of the home bins in a round that is not sent yet.
 #[inline(always)]
 fn ask_homes(cx: &Context, txn: &mut Txn, near: Option<DirectMemory<'_>>) {
     let Some(near) = near else {
@@ -159,8 +159,8 @@ fn ask_homes(cx: &Context, txn: &mut Txn, near: Option<DirectMemory<'_>>) {
     ask(cx, txn, near);
 }
 
-/// Phases E2 and E3: reads the home bins. If memory is near, also reads the buckets of records that are not in their
-/// home bins.
+/// Phases E2 and E3: reads the home bins of the records of this fetch. If the memory is near, also reads the buckets
+/// of the records that are not in their home bins.
 #[inline(always)]
 async fn look(
     txn: &mut Txn,
@@ -174,8 +174,8 @@ async fn look(
     }
 }
 
-/// Handles the records that could not be shown immediately. The function also reads the buckets of records that are
-/// not in their home bins, after the buckets' lines have had time to arrive.
+/// Handles the records that the transaction could not show immediately. The function also reads the buckets of
+/// records that are not in their home bins, after the buckets' lines have had time to arrive.
 pub(super) async fn fetch_others(
     lotus: &Lotus,
     cx: &Context,
@@ -202,7 +202,7 @@ async fn look_elsewhere(
     }
     let mut undecided = Vec::new();
     for index in txn.fetched..txn.entries.len() {
-        // Entries that are already fetched, or that use the index, need nothing here.
+        // Entries that are already fetched, or that use the index, need no further step in this loop.
         if txn.entries[index].progress == Progress::Lock {
             shown.weigh(txn, index, &mut undecided)?;
         }
@@ -232,7 +232,8 @@ async fn send(txn: &mut Txn, shown: Shown<'_>) -> Result<Undecided, Failure> {
     Ok(undecided)
 }
 
-/// The rule by which versions are shown: under a lock, the newest version; on a snapshot, the version as of T_start.
+/// The rule by which a transaction shows versions: under a lock, the newest version; on a snapshot, the version as of
+/// T_start.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
     lotus: &'a Lotus,
@@ -241,8 +242,9 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Shows the version of a record whose line was read, if no other version is being written there. Returns whether
-    /// a version was shown; if not, nothing has changed. `next` is the room for the slot's next image.
+    /// Shows the version of a record whose line was read, if no other version is being written in the line. Returns
+    /// whether the function has shown a version; if it has not, nothing has changed. `next` is the room in the buffer
+    /// for the slot's next image.
     #[inline(always)]
     fn show(
         self,
@@ -262,7 +264,8 @@ impl Shown<'_> {
         true
     }
 
-    /// Does the same as [`Shown::show`] for an image in the buffer, and reserves the room for the next image itself.
+    /// Does the same as [`Shown::show`] for an image in the buffer, and reserves the room for the slot's next image
+    /// itself.
     #[inline(always)]
     fn show_image(self, entry: &mut Entry, round: &mut Round) -> bool {
         let packed = packed(self.cx.table(entry.table));
@@ -283,9 +286,9 @@ impl Shown<'_> {
     }
 }
 
-/// Reads the home bins of the records of this fetch, and shows their versions. Returns whether all records were
-/// shown. A record that is not in its home bin is left in the state [`Progress::Home`]. A record that was read but
-/// not shown keeps its state.
+/// Reads the home bins of the records of this fetch, and shows their versions. Returns whether all records of this
+/// fetch were shown. A record that is not in its home bin stays in the state [`Progress::Home`]. A record that was
+/// read but not shown keeps its state.
 #[inline(never)]
 fn show_homes(txn: &mut Txn, near: DirectMemory<'_>, shown: Shown<'_>) -> Result<bool, Failure> {
     let cx = shown.cx;
@@ -305,13 +308,14 @@ fn show_homes(txn: &mut Txn, near: DirectMemory<'_>, shown: Shown<'_>) -> Result
     Ok(left == 0)
 }
 
-/// Shows records that were found, and counts the records that could not be shown immediately.
+/// Shows records that were found, and counts the records that it could not show immediately.
 struct Showing<'a> {
     shown: Shown<'a>,
     left: usize,
 }
 
-/// Handles a record in its home bin. The line after the record's own line is for the slot's next image.
+/// Handles a record that was found in its home bin. The line after the record's own line is for the slot's next
+/// image.
 impl Take<Entry, { 2 * LINE_WORDS }> for Showing<'_> {
     #[inline(always)]
     fn take(&mut self, entry: &mut Entry, room: &mut [u64; 2 * LINE_WORDS], found: Found) {
@@ -322,7 +326,7 @@ impl Take<Entry, { 2 * LINE_WORDS }> for Showing<'_> {
     }
 }
 
-/// Handles a record in its bucket, which is shown later.
+/// Handles a record that was found in its bucket; the record is shown later.
 impl Take<Entry, LINE_WORDS> for Showing<'_> {
     fn take(&mut self, entry: &mut Entry, _: &mut [u64; LINE_WORDS], found: Found) {
         (entry.address, entry.image) = (found.slot.address(), found.image);
@@ -331,7 +335,7 @@ impl Take<Entry, LINE_WORDS> for Showing<'_> {
 }
 
 /// Reads the buckets of the records that are not in their home bins. As in a table without home bins, any slot with
-/// the key belongs to the record. If a record is not in its bucket either, a lookup in the index begins.
+/// the record's key belongs to the record. If a record is not in its bucket either, a lookup in the index begins.
 fn read_buckets(
     txn: &mut Txn,
     memory: (DirectMemory<'_>, &Table),
@@ -345,7 +349,7 @@ fn read_buckets(
     Ok(())
 }
 
-/// Prefetches the lines of all home bins, and the lines of their locks.
+/// Prefetches the cache lines of all home bins, and the cache lines of their locks.
 #[inline(never)]
 fn ask(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
     if txn.intent == Intent::ReadWrite {
@@ -355,7 +359,7 @@ fn ask(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
     near.ask::<{ Geometry::SLOTS_PER_BIN }>(homes);
 }
 
-/// Prefetches the lines of the locks, in the lock tables of the nodes that grant them.
+/// Prefetches the cache lines of the locks, in the lock tables of the nodes that grant these locks.
 #[inline(always)]
 fn ask_locks(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
     let services = cx.node_services();
@@ -372,8 +376,8 @@ fn ask_locks(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
 #[inline(never)]
 fn lock(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::LOCK);
-    // Some transactions may be over without this thread having noticed it. This call releases the locks of such
-    // transactions first.
+    // Some transactions may have ended without this thread having noticed their end. This call first releases the
+    // locks of transactions whose end was not noticed yet.
     cx.advance_closing();
     let Txn { entries, held, fetched, .. } = txn;
     let asked = |entry: &Entry| {
@@ -401,9 +405,9 @@ fn lock(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Handles the newest version of a record whose slot was read under its lock, if no other version is being written
-/// there. If the transaction updates the record, makes the slot's next image, which contains the caller's payload.
-/// Returns whether the version was shown; if not, nothing has changed.
+/// Handles the newest version of a record whose slot was read under its lock, if no other version is being written in
+/// the slot. If the transaction updates the record, makes the slot's next image, which contains the caller's payload.
+/// Returns whether the function has shown the version; if it has not, nothing has changed.
 #[inline(always)]
 pub(super) fn take_newest(
     lotus: &Lotus,
@@ -422,8 +426,8 @@ pub(super) fn take_newest(
     true
 }
 
-/// Shows the newest version in a line that was read under its lock, if no other version is being written there.
-/// Returns the index of this version, and whether [`make_next`] must make the slot's next image.
+/// Shows the newest version in a cache line that was read under its lock, if no other version is being written in the
+/// line. Returns the index of this version, and whether [`make_next`] must make the slot's next image.
 #[inline(always)]
 fn show_newest(
     lotus: &Lotus,
@@ -447,8 +451,8 @@ fn show_newest(
     Some((newest, changes))
 }
 
-/// Makes a slot's next image from its line. The caller's payload lies in this image, so the commit writes it without
-/// a copy.
+/// Makes a slot's next image from the slot's line. The caller's payload lies in this image, so the commit writes the
+/// payload without a copy.
 #[inline(always)]
 fn make_next(
     entry: &mut Entry,
@@ -459,15 +463,16 @@ fn make_next(
     let place = 1 - newest;
     let (from, to) = (packed.payload_at(newest) / 8, packed.payload_at(place) / 8);
     *words = *line;
-    // If two versions share a line, each payload is one word.
+    // If two versions are in one line, each payload is one word.
     words[to] = line[from];
     entry.old_payload = entry.payload;
     entry.payload = next.plus(to * 8);
     (entry.place, entry.writable) = (place as u8, true);
 }
 
-/// Shows the newest version in a line that was read without a lock, if no other version is being written there and
-/// the version belongs to the snapshot. Returns whether the version was shown; if not, nothing has changed.
+/// Shows the newest version in a line that was read without a lock, if it belongs to the snapshot and no other
+/// version is being written there. Returns whether the function has shown the version; if it has not, nothing has
+/// changed.
 #[inline(always)]
 fn show_as_of(
     start: Timestamp,
@@ -486,7 +491,7 @@ fn show_as_of(
     }
 }
 
-/// Returns the layout of the records of a table whose records were noted.
+/// Returns the layout of the records of a table whose records were noted for the short path.
 #[inline(always)]
 pub(super) fn packed(table: &Table) -> Packed {
     match table.slot.record {

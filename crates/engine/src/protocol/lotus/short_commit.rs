@@ -1,10 +1,10 @@
-//! The WRITEs of a short commit. The records of a short commit have their versions in their slots, and all lie in one
-//! group with one replica.
+//! Makes the WRITEs of a short commit. The records of a short commit have their versions in their slots, and all lie
+//! in one group with one replica.
 //!
-//! Invariant: the bytes are the same as those of [`super::prepare`] and [`super::commit`]. First come the log entry
-//! and the slots' next images with INVISIBLE versions; after T_commit come the decision and the visible versions. The
-//! same plan of WRITEs is used by rounds and by stores. The images were made when the records were fetched
-//! ([`super::short`]).
+//! Invariant: the bytes of a short commit are the same as those of [`super::prepare`] and [`super::commit`]. First
+//! come the log entry and the slots' next images with INVISIBLE versions; after T_commit come the decision and the
+//! visible versions. Rounds and stores use the same plan of WRITEs. The transaction made the slots' next images when
+//! it fetched the records ([`super::short`]).
 
 use super::prepare::{PACKED_BYTES, changes};
 use super::short::packed;
@@ -24,9 +24,9 @@ use tarn_store::log::versions::{Replacing, decision_at};
 pub(super) enum Weight {
     /// The commit writes nothing.
     Nothing,
-    /// A short commit with the given number of versions.
+    /// The commit is a short commit with the given number of versions.
     Short(usize),
-    /// A commit of any other kind.
+    /// The commit is of any other kind.
     Any,
 }
 
@@ -63,7 +63,7 @@ type LogEntry<'a> = Replacing<'a, VERSIONS_WORDS>;
 /// The number of words of a slot, from its first version on.
 pub(super) const VERSIONS_WORDS: usize = PACKED_BYTES / 8;
 
-/// Returns the entries of a short commit that change their records. These are the same entries as those that
+/// Returns the entries of a short commit that change their records. The returned entries are the same as those that
 /// [`changes`] accepts, if [`weigh`] has allowed a short commit.
 #[inline(always)]
 fn written(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
@@ -75,7 +75,7 @@ fn is_written(entry: &Entry) -> bool {
     entry.place != NO_PLACE && entry.dirty.0 != 0
 }
 
-/// The WRITE of the log entry in C1: the log area, and the entry's place and length in the buffer.
+/// The WRITE of the log entry in phase C1: the log area, and the entry's place and length in the buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Logged {
     pub(super) area: Target,
@@ -83,7 +83,7 @@ pub(super) struct Logged {
     pub(super) len: usize,
 }
 
-/// Makes the bytes that C1 writes: the slots' next images with INVISIBLE versions, and the log entry.
+/// Makes the bytes that phase C1 writes: the slots' next images with INVISIBLE versions, and the log entry.
 #[inline(always)]
 pub(super) fn make_invisible(cx: &Context, txn: &mut Txn, versions: usize) -> Logged {
     enter(cx, phase::INVISIBLE);
@@ -106,10 +106,11 @@ pub(super) fn make_invisible(cx: &Context, txn: &mut Txn, versions: usize) -> Lo
     Logged { area: cx.groups.primary(area), entry: start, len: LogEntry::words(versions) * 8 }
 }
 
-/// A WRITE: its target, and its bytes in the buffer.
+/// A WRITE: its target, and the position of its bytes in the buffer.
 type Write = (Target, BufferOffset);
 
-/// Returns the WRITEs of C1 that follow the log entry. Each of these WRITEs has [`VERSIONS_WORDS`] words.
+/// Returns the WRITEs of phase C1 that follow the log entry. Each of the WRITEs that follow the log entry has
+/// [`VERSIONS_WORDS`] words.
 #[inline(always)]
 pub(super) fn invisible(entries: &[Entry], area: Target) -> impl Iterator<Item = Write> {
     written(entries).map(move |entry| {
@@ -118,7 +119,8 @@ pub(super) fn invisible(entries: &[Entry], area: Target) -> impl Iterator<Item =
     })
 }
 
-/// Returns the WRITEs of C4, which follow the decision. Each of these WRITEs has one word.
+/// Returns the WRITEs of phase C4, which follow the decision. Each of the WRITEs that follow the decision has one
+/// word.
 #[inline(always)]
 pub(super) fn visible(entries: &[Entry], area: Target) -> impl Iterator<Item = Write> {
     written(entries).map(move |entry| {
@@ -127,13 +129,13 @@ pub(super) fn visible(entries: &[Entry], area: Target) -> impl Iterator<Item = W
     })
 }
 
-/// Returns the place of the decision in the log area.
+/// Returns the place of the transaction's decision in its log area.
 #[inline(always)]
 pub(super) fn decision_in(cx: &Context, area: Target) -> Target {
     area.plus(decision_at(cx.database().catalog.options().log_bytes))
 }
 
-/// Notes the versions that C1 writes, for C3 and for a resolver that may undo them.
+/// Notes the versions that phase C1 writes, for phase C3 and for a resolver that may undo these versions.
 pub(super) fn note_written(cx: &Context, txn: &mut Txn) {
     let Txn { entries, written, .. } = txn;
     written.clear();
@@ -155,8 +157,8 @@ pub(super) fn note_written(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Returns the place of the slot's next image, for an entry that has one. The image is a line of the buffer that
-/// contains the entry's payload.
+/// Returns the place of the slot's next image, for an entry that has such an image. The slot's next image is a line
+/// of the buffer that contains the entry's payload.
 #[inline(always)]
 fn next_image(entry: &Entry) -> BufferOffset {
     BufferOffset(entry.payload.0 & !(LINE_BYTES as u32 - 1))

@@ -1,10 +1,10 @@
-//! LOTUS's read-only transactions, which read a snapshot without locks.
+//! Implements LOTUS's read-only transactions, which read a snapshot without locks.
 //!
-//! Invariant: a reader sees the versions that were committed at or before T_start, which is taken before the first
-//! READ. Every version of the snapshot was in its place, at least as INVISIBLE, before T_start was given (see
-//! [`tarn_store::layout::choose()`]). An INVISIBLE version that may belong to the snapshot is read again. After a
-//! limited number of such reads, the log of its writer is read. A read-only transaction has written nothing and holds
-//! no lock, so it is over after its last READ.
+//! Invariant: a reader sees the versions that were committed at or before T_start, which it takes before its first
+//! READ. Every version of the snapshot was in its place, at least as INVISIBLE, before the reader got T_start (see
+//! [`tarn_store::layout::choose()`]). The reader reads an INVISIBLE version again if this version may belong to the
+//! snapshot. After a limited number of READs of an INVISIBLE version, the reader reads the log of the version's
+//! writer. A read-only transaction has written nothing and holds no lock, so it is over after its last READ.
 
 use super::execute::{self, advance, show, take_place};
 use super::nodes::is_newer;
@@ -17,12 +17,12 @@ use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Timestamp};
 use tarn_store::layout::{Choice, RecordLayout, Version, VersionWord};
 use tarn_store::log::versions::{DECISION_BYTES, decided, decision_at};
 
-/// The number of times that undecided versions are read before the logs of their writers are read.
+/// The number of times that a transaction reads undecided versions before it reads the logs of their writers.
 const LOOKS_BEFORE_LOG: usize = 3;
-/// The maximum number of times that undecided versions are read; after that the transaction aborts.
+/// The maximum number of times that a transaction reads undecided versions; after that, the transaction aborts.
 const LOOKS_MAX: usize = 8;
 
-/// Fetches every entry that was not fetched before.
+/// Fetches every entry of the transaction that was not fetched before.
 pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.entries[txn.fetched..].iter().any(|entry| entry.mode != Mode::Read) {
         return Err(AbortReason::NeedsLocks.into());
@@ -40,8 +40,8 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     execute::go_through(lotus, cx, txn, looks).await
 }
 
-/// Counts one more read of the given undecided entries. If the number of reads is high enough, reads the logs of the
-/// cells' writers; at the maximum, aborts.
+/// Counts one more read of the given undecided entries. If the number of these reads is high enough, reads the logs
+/// of the cells' writers; at the maximum, aborts.
 pub(super) async fn look_again(
     lotus: &Lotus,
     cx: &Context,
@@ -72,8 +72,8 @@ pub(super) async fn begin(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Chooses the version of the snapshot in the version table that was read. Returns the undecided cell, if one
-/// prevents the choice.
+/// Chooses the version of the snapshot in the version table that was read. Returns the undecided cell, if an
+/// undecided cell prevents the choice.
 pub(super) fn choose(
     lotus: &Lotus,
     cx: &Context,
@@ -84,8 +84,8 @@ pub(super) fn choose(
     let entry = &mut entries[index];
     let table = cx.table(entry.table);
     let image = round.bytes(entry.image, table.slot.slot_bytes);
-    // The writer's incarnation may have been recovered after the cell was read, so the cell that was read may have
-    // changed since.
+    // The writer's incarnation may have been recovered after the cell was read, so the cell in memory may have
+    // changed since the READ.
     let is_as_read = || cx.database().membership.view() == stamps.view;
     let stray = |txn: u64| lotus.is_stray(cx, txn) && is_as_read();
     match table.slot.choose(image, stamps.start, lotus.rules(), stray) {
@@ -103,24 +103,25 @@ pub(super) fn choose(
     Ok(None)
 }
 
-/// Returns whether a key that is in no slot of its bucket may have been in one at T_start, because slots were emptied
-/// since.
+/// Returns whether a key that is in no slot of its bucket may have been in a slot at T_start, because slots were
+/// emptied since.
 pub(super) fn may_have_been(lotus: &Lotus, txn: &Txn, index: usize) -> bool {
     let emptied = txn.lookup(&txn.entries[index]).directory_version;
     let has_start = lotus.starts_writers() || lotus.reads_snapshot(txn, index);
     has_start && is_newer(emptied, txn.stamps.start) && lotus.switches.is_on(on::TOO_OLD)
 }
 
-/// Notes that the key is absent as of T_start.
+/// Notes that the key of the entry is absent as of T_start.
 pub(super) fn settle_absent(txn: &mut Txn, index: usize) {
     let entry = &mut txn.entries[index];
     (entry.found, entry.progress) = (false, Progress::Done);
     entry.version = Version::from_word(txn.stamps.start.0);
 }
 
-/// Reads the decisions of the writers of these cells from their logs. If a cell's transaction is decided, the cell is
-/// treated as visible. A transaction is decided if all members of a group have the decision in their logs. A decision
-/// at only one member can be lost when this member and the coordinator die.
+/// Reads from the logs whether the writers of these cells have decided to commit. If the transaction of a cell is
+/// decided, the function treats the cell as visible. A transaction is decided if all members of a group have the
+/// decision in their logs. A decision at only one member can be lost when this member and the transaction's
+/// coordinator die.
 #[cold]
 async fn ask_logs(
     lotus: &Lotus,
@@ -152,7 +153,8 @@ async fn ask_logs(
         };
         if let Some(commit) = commit {
             set_visible(cx, txn, (index, cell), commit);
-            // If another undecided cell also prevents the choice, both cells are read again.
+            // If another undecided cell also prevents the choice of a version, the transaction reads both cells
+            // again.
             choose(lotus, cx, txn, index)?;
         }
     }

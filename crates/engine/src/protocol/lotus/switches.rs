@@ -1,7 +1,7 @@
 //! LOTUS and its switches: the names of the switches, its phases, its reasons to abort, and the rules that follow
 //! from the switches.
 //!
-//! Invariant: all other files of LOTUS may use this file, and this file uses none of them.
+//! Invariant: all other files of LOTUS may use this file, and this file uses none of those files.
 
 use crate::cluster::info::{Isolation, Limit, Only, Switch, Switches};
 use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
@@ -11,7 +11,7 @@ use crate::transaction::working_set::{Intent, Txn};
 use tarn_store::ids::{AbortReason, Mode};
 use tarn_store::layout::{Discards, Rules};
 
-/// The numbers of LOTUS's own rules.
+/// The numbers of LOTUS's own rules, as positions in its list of rules.
 pub(super) mod on {
     use super::*;
     pub const LOWER_BOUND: usize = rule_number(SWITCHES, "lower-bound");
@@ -228,7 +228,7 @@ pub struct Lotus {
 }
 
 impl Lotus {
-    /// Returns the rules by which a version is chosen from a version table.
+    /// Returns the rules by which LOTUS chooses a version from a version table.
     #[inline]
     pub(super) fn rules(&self) -> Rules {
         let discards =
@@ -238,7 +238,7 @@ impl Lotus {
         Rules { lower_bound, discards, keep_newest }
     }
 
-    /// Returns whether the variant offers only snapshot isolation.
+    /// Returns whether this variant of LOTUS offers only snapshot isolation.
     #[inline]
     pub(super) fn is_snapshot(&self) -> bool {
         self.switches.isolation() == Isolation::SnapshotIsolation
@@ -251,7 +251,7 @@ impl Lotus {
         self.is_snapshot() || !self.switches.is_on(on::NEWEST_IN_SR)
     }
 
-    /// Returns whether this entry is read from a snapshot, without a lock.
+    /// Returns whether the transaction reads this entry from a snapshot, without a lock.
     #[inline]
     pub(super) fn reads_snapshot(&self, txn: &Txn, index: usize) -> bool {
         self.scans_snapshot(txn) && txn.entries[index].mode == Mode::Read
@@ -262,8 +262,8 @@ impl Lotus {
         txn.intent == Intent::ReadOnly || self.is_snapshot()
     }
 
-    /// Returns whether an INVISIBLE version was left, without a log entry, by an incarnation that is recovered. Such
-    /// a version counts as absent.
+    /// Returns whether a recovered incarnation has left an INVISIBLE version without a log entry. Such a version
+    /// without a log entry counts as absent.
     #[inline]
     pub(super) fn is_stray(&self, cx: &Context, txn: u64) -> bool {
         self.switches.is_on(on::STRAY_CELLS) && is_stray(cx, txn)

@@ -1,12 +1,13 @@
 //! Handles the answers of the rounds of Motor's execute phase.
 //!
-//! Invariant: all answers of a round are handled before any of them aborts the transaction, so that the transaction
-//! knows which locks were granted. If the caller has already seen a record that was read without a lock, the record
-//! must be unchanged when the lock is granted. If such a record has changed, the transaction aborts.
+//! Invariant: Motor handles all answers of a round before any answer aborts the transaction, so that the transaction
+//! knows which locks were granted. If the caller has already seen a record without a lock, the record must be
+//! unchanged when the lock is granted. If a record that the caller has already seen has changed, the transaction
+//! aborts.
 //!
 //! A transaction that was declared read-only sees the state at its T_start. If the head of a record was read after
-//! T_start was taken, and is not locked, it names every version up to T_start. The reason is that a writer takes its
-//! T_commit while it holds the lock, and releases the lock after all its writes.
+//! T_start was taken, and is not locked, the head names every version up to T_start. The head names all these
+//! versions because a writer takes its T_commit while it holds the lock, and releases the lock after all its writes.
 
 use super::Motor;
 use super::execute::{HEAD_BYTES, comes_along};
@@ -28,16 +29,18 @@ use tarn_store::schema::Cells;
 /// The outcome of one round of a transaction that reads a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Look {
-    /// No entry must be read again because of another transaction's lock.
+    /// The transaction need not read any entry again because of another transaction's lock.
     Fine,
-    /// Some entry must be read again. This outcome contains the reason to abort if reading again does not help.
+    /// The transaction must read some entry again. The outcome `Again` contains the reason to abort if another read
+    /// of the entry does not help.
     Again(AbortReason),
 }
 
 /// The outcome of one entry's answer, or the reason to abort the transaction.
 type Taken = Result<Look, AbortReason>;
 
-/// Handles all answers of the round. Returns the first reason to abort, after it has noted which locks were granted.
+/// Handles all answers of a round of the execute phase. Returns the first reason to abort, after it has noted which
+/// locks were granted.
 pub(super) fn absorb(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<Look, Failure> {
     note_grants(txn, !motor.keeps(Rule::ReleaseGranted));
     let mut verdict = Ok(Look::Fine);
@@ -102,8 +105,8 @@ fn absorb_lookup(
     }
 }
 
-/// A transaction that reads a snapshot reads a record again if another transaction holds the record's lock. Any other
-/// transaction that finds the record locked aborts.
+/// If another transaction holds a record's lock, a transaction that reads a snapshot reads the record again. Any
+/// other transaction that finds the record locked aborts.
 fn refused(motor: &Motor, txn: &Txn, entry: &Entry, why: AbortReason) -> Taken {
     match motor.reads_snapshot(txn) && entry.mode == Mode::Read {
         true => Ok(Look::Again(why)),
@@ -134,7 +137,8 @@ fn settle_found(
     }
     if !consistent {
         entry.progress = match entry.mode {
-            // The head is read again under the record's lock. A delete also locks the bucket that loses the record.
+            // The transaction reads the head again under the record's lock. A delete also locks the bucket from which
+            // it removes the record.
             Mode::Update | Mode::Delete => Progress::Lock,
             Mode::Read | Mode::Insert => Progress::Direct,
         };
@@ -154,7 +158,7 @@ fn settle_found(
     show(motor, entry, version)?;
     entry.progress = match entry.mode {
         Mode::Update | Mode::Delete => Progress::Lock,
-        // If the record already exists, the caller of an insert sees this record.
+        // If the record already exists, an insert shows this record to its caller.
         Mode::Read | Mode::Insert if entry.cells != Cells::NONE => Progress::Body,
         Mode::Read | Mode::Insert => Progress::Done,
     };
@@ -164,7 +168,7 @@ fn settle_found(
     Ok(Look::Fine)
 }
 
-/// Notes that the caller sees this version without a lock.
+/// Notes that the caller sees this version of the record without a lock.
 fn be_shown(motor: &Motor, txn: &Txn, entry: &mut Entry) {
     entry.progress = Progress::Done;
     (entry.stable, entry.watched) = (true, !motor.reads_snapshot(txn));
@@ -177,7 +181,7 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     }
     entry.version = txn.lookup(entry).directory_version;
     if entry.mode == Mode::Insert {
-        // `provide_blocks` decides which slot the new record gets.
+        // The function `provide_blocks` decides which slot the new record gets.
         entry.progress = Progress::Lock;
         entry.address = Address::NULL;
         return Ok(Look::Fine);
@@ -187,8 +191,8 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     let (address, version) = (txn.lookup(entry).directory, entry.version);
     if motor.reads_snapshot(txn) {
         if !entry.stable {
-            // The chain was read block by block, so the read is not consistent. A record that was deleted or moved
-            // since the directory record was read may have existed at the snapshot.
+            // The transaction read the chain block by block, so this read is not consistent. A record that was
+            // deleted or moved since the directory record was read may have existed at the snapshot.
             txn.lookups[entry.lookup as usize].look_again();
             entry.progress = Progress::Locate;
             return Ok(Look::Fine);
@@ -214,7 +218,8 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     Ok(Look::Fine)
 }
 
-/// Notes the version that was read. Aborts if this version differs from the version that the caller has seen before.
+/// Notes the version of the record that was read. Aborts the transaction if this version differs from the version
+/// that the caller has seen before.
 fn show(motor: &Motor, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
     if entry.watched && entry.version != version && motor.keeps(Rule::ValidateReads) {
         return Err(AbortReason::VersionChanged);
@@ -223,7 +228,7 @@ fn show(motor: &Motor, entry: &mut Entry, version: Version) -> Result<(), AbortR
     Ok(())
 }
 
-/// Handles the head of a record that was read at its cached address, perhaps together with its value.
+/// Handles the head of a record that was read at its cached address, perhaps together with the record's value.
 fn absorb_head(
     motor: &Motor,
     cx: &Context,
@@ -256,7 +261,8 @@ fn value_at(txn: &Txn, entry: &Entry) -> Address {
     Address::from_word(txn.round.word(entry.image.plus(VALUE_AT)))
 }
 
-/// Handles the head of a record that was read after its lock in the same batch, perhaps together with its value.
+/// Handles the head of a record that was read after its lock in the same batch, perhaps together with the record's
+/// value.
 fn absorb_lock(
     motor: &Motor,
     cx: &Context,
@@ -275,7 +281,8 @@ fn absorb_lock(
     }
     if entry.mode != Mode::Update {
         let version = take_directory(txn, entry, table, motor.keeps(Rule::ProtectAbsent))?;
-        // A bucket does not show which of its keys were added or removed, so a newer bucket counts as a conflict.
+        // The version of a bucket does not show which of the bucket's keys were added or removed, so a newer bucket
+        // counts as a conflict.
         conflicts(motor, txn, version)?;
     }
     let head = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
@@ -289,8 +296,8 @@ fn absorb_lock(
         return take_lock(entry);
     }
     if !is_still_there(txn, entry, table) || value_at(txn, entry) != entry.body {
-        // The lock stays on the record that is now at this place, and is released at the end of the transaction, like
-        // the other locks.
+        // The lock stays on the record that is now at this place, and the transaction releases it at its end, like
+        // its other locks.
         cx.cache.borrow_mut().forget(entry.table, entry.key);
         let why = if is_direct { AbortReason::StaleAddress } else { AbortReason::VersionChanged };
         return Err(why);
@@ -317,14 +324,14 @@ pub(super) fn conflicts(motor: &Motor, txn: &Txn, newest: Version) -> Result<(),
     }
 }
 
-/// Ends the fetch of a locked record, because everything of it has been read.
+/// Ends the fetch of a locked record, because the transaction has read everything of the record that it needs.
 fn take_lock(entry: &mut Entry) -> Result<(), AbortReason> {
     entry.progress = Progress::Done;
     entry.watched = false; // now the lock protects the record
     Ok(())
 }
 
-/// Handles a value that was read after its head.
+/// Handles a value of a record that was read after the record's head.
 fn absorb_value(
     motor: &Motor,
     cx: &Context,
@@ -340,8 +347,8 @@ fn absorb_value(
         be_shown(motor, txn, entry);
         return Ok(Look::Fine);
     }
-    // Another transaction changes the record, or changed it during the read. A transaction that reads a snapshot
-    // reads this record again from its head on.
+    // Another transaction changes the record, or changed the record during the read. A transaction that reads a
+    // snapshot reads this record again from its head on.
     let again = value::block_of(entry).plus(table.slot.body_bytes());
     let lock = match value_bytes(table) > tarn_fabric::address::LINE_BYTES {
         true => txn.round.word(again.plus(LOCK_AT)),

@@ -1,10 +1,12 @@
-//! Motor's commit: takes a timestamp, validates, writes, awaits the acknowledgements, unlocks.
+//! Motor's commit: the transaction takes a timestamp, validates, writes, awaits the acknowledgements, and releases
+//! its locks.
 //!
-//! Invariants: the transaction takes T_commit while it holds all locks, and before it validates its reads. The
-//! transaction writes no data before validation has passed. At each node the undo log comes before the data. The
-//! transaction releases no lock before every replica has acknowledged its data, or has received the data earlier in
-//! the same batch. An abort releases exactly the locks that were granted. Each switch that is off removes one of
-//! these invariants; with all of them off, the commit is that of the published system.
+//! Invariants: the transaction takes T_commit while it holds all its locks, and before it validates its reads. The
+//! transaction writes no data before validation has passed. At each node, the undo log comes before the transaction's
+//! data. The transaction releases no lock before every replica has acknowledged its data, or has received the data
+//! earlier in the same batch. An abort releases exactly the locks that were granted to the transaction. Each switch
+//! that is off removes one of these invariants; with all these switches off, the commit is the commit of the
+//! published system.
 
 use super::nodes::stamp;
 use super::prepare::{changes, prepare};
@@ -28,7 +30,7 @@ use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::Failure;
 use tarn_store::layout::{LOCK_AT, version_at};
 
-/// Commits the transaction; see the module's text for the phases that it awaits.
+/// Commits the transaction; the text at the beginning of this file lists the phases that the commit awaits.
 pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.intent == Intent::ReadOnly {
         return Ok(());
@@ -57,8 +59,8 @@ pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result
     write_and_unlock(motor, cx, txn).await
 }
 
-/// Commits a structural transaction under a timestamp of its own. So earlier snapshots do not see the changed nodes
-/// as their own state, and later snapshots do.
+/// Commits a structural transaction under its own timestamp. So earlier snapshots do not rely on the nodes that this
+/// transaction changed, and later snapshots do.
 pub(super) async fn commit_structure(
     motor: &Motor,
     cx: &Context,
@@ -103,8 +105,8 @@ pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
         }
 }
 
-/// Sends the undo log and the data to every replica. Each node receives the log and its data in one batch. From here
-/// on, only the contents of the memory nodes tell whether the transaction has committed.
+/// Sends the undo log and the data to every replica. Each node receives the log and its data in one batch. From this
+/// point on, only the contents of the memory nodes show whether the transaction has committed.
 async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::WRITE);
     let log = motor.switches.is_on(on::UNDO_LOG).then(|| encode_undo(txn));
@@ -139,9 +141,9 @@ async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure
     Ok(())
 }
 
-/// Sends the log, and the writes to which no head leads yet. The heads are sent after every replica has acknowledged
-/// these writes. If every version is stored whole, this first batch contains all new versions. A version that no head
-/// names yet has the role of an INVISIBLE version.
+/// Sends the log, and the writes of all bytes to which no head leads yet. The heads of the records are sent after
+/// every replica has acknowledged these writes. If every version is stored whole, this first batch contains all new
+/// versions. A version that no head names yet is invisible to readers, like an INVISIBLE version of LOTUS.
 async fn write_apart(
     cx: &Context,
     txn: &mut Txn,
@@ -159,7 +161,8 @@ async fn write_apart(
     Ok(())
 }
 
-/// Adds the unlocks as the published system does: by WRITEs after the data, at every replica of a written record.
+/// Adds the unlocks in the way of the published system: by WRITEs after the data, at every replica of a written
+/// record.
 fn add_unlocks_everywhere(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     let Txn { round, locks, .. } = txn;
@@ -173,7 +176,8 @@ fn add_unlocks_everywhere(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Releases every lock that was granted. The transaction does not wait for the release.
+/// Releases every lock that was granted to the transaction. The transaction does not wait until its locks are
+/// released.
 fn unlock(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     txn.round.begin();

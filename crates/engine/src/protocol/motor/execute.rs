@@ -1,10 +1,10 @@
-//! Motor's execute phase: finds, locks and reads the records of a block. This file sends the rounds;
-//! [`super::absorb`] handles the answers.
+//! Motor's execute phase: finds, locks and reads the records of a block of a transaction. This file sends the rounds
+//! of the execute phase; [`super::absorb`] handles the answers.
 //!
-//! Invariant: if the transaction will write a record, it locks the record and reads its head again after the lock, in
-//! one batch. The record's value is read after the lock in the same batch, or in a later round. A transaction that
-//! reads a snapshot takes T_start before it reads anything. Such a transaction reads each head before the value to
-//! which the head leads.
+//! Invariant: if the transaction will write a record, it locks the record and reads the record's head again after the
+//! lock, in one batch. The transaction reads the record's value after the lock in the same batch, or in a later
+//! round. A transaction that reads a snapshot takes T_start before it reads anything. A transaction that reads a
+//! snapshot reads each head before the value to which the head leads.
 
 use super::absorb::{Look, absorb};
 use super::switches::{on, phase};
@@ -27,10 +27,10 @@ use tarn_store::schema::Cells;
 /// The number of times that one fetch of a snapshot reads locked records again before the transaction aborts.
 const LOOKS_AGAIN: u32 = 3;
 
-/// The number of bytes of a head that are compared: LOCK and VERSION.
+/// The number of bytes of a head that Motor compares: LOCK and VERSION.
 pub(super) const HEAD_BYTES: usize = 16;
 
-/// Adds an entry for a record, which will be read at its cached address or searched in the index.
+/// Adds an entry for a record that the next fetch reads at its cached address or searches in the index.
 pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
     let Added { key, full_key, mode, cells, .. } = added;
     let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
@@ -60,7 +60,7 @@ pub(super) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrad
     }
 }
 
-/// Fetches every entry that was not fetched before.
+/// Fetches every entry of the transaction that was not fetched before.
 pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.notes.is_mistaken() {
         return Err(Failure::Usage);
@@ -73,7 +73,7 @@ pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
     if txn.stamps.of != Some(txn.tag) {
         txn.stamps = Stamps { of: Some(txn.tag), ..Stamps::NONE };
     }
-    // If the future is dropped, the transaction keeps this failure.
+    // If the caller drops the future, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     let outcome = fetch_all(motor, cx, txn).await;
     txn.failed = outcome.err();
@@ -124,8 +124,8 @@ async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fai
     Ok(())
 }
 
-/// Handles a fetch that follows a fetch which failed or was dropped. The transaction can only end. Returns the
-/// failure of the earlier fetch, or a usage error.
+/// Handles a fetch that follows a fetch which failed or was dropped. After a failed or dropped fetch, the transaction
+/// can only end. Returns the failure of the earlier fetch, or a usage error.
 #[cold]
 fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     suspect_all_locks(txn);
@@ -136,7 +136,7 @@ fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     cx.explain(Explanation::usage("fetch", "one more", allowed))
 }
 
-/// Adds the next verbs of every entry that was not fetched yet.
+/// Adds the next verbs of every entry that was not fetched yet to the round.
 fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
     for index in txn.fetched..txn.entries.len() {
         let mut entry = txn.entries[index];
@@ -169,8 +169,9 @@ fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Adds the READ of a head at its cached address. If the head has several cache lines, its first words are read once
-/// before it and once after it. If the value's address is cached, the value is read in the same batch.
+/// Adds the READ of a head at its cached address. If the head has several cache lines, the round reads the head's
+/// first words once before the head and once after it. If the address of the record's value is cached, the same batch
+/// also reads the value.
 fn plan_head(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     enter(cx, phase::READ_HEAD);
     let target = cx.groups.primary(entry.address);
@@ -189,8 +190,8 @@ fn plan_head(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
     }
 }
 
-/// Returns whether a value is read in the same batch as its head. If every version is stored whole, the value cannot
-/// be read together with its head, because only the head tells the newest version's place.
+/// Returns whether the transaction reads a value in the same batch as its head. If every version is stored whole, one
+/// batch cannot read value and head, because only the head shows the newest version's place.
 #[inline]
 pub(super) fn comes_along(motor: &Motor, entry: &Entry) -> bool {
     motor.switches.is_on(on::READ_TOGETHER)
@@ -200,8 +201,8 @@ pub(super) fn comes_along(motor: &Motor, entry: &Entry) -> bool {
         && entry.mode != Mode::Insert
 }
 
-/// Adds the request for the lock and the READ of the head in one batch, so that the head is read under the lock. If
-/// the value can be read in the same batch, adds the READ of the value after that.
+/// Adds the request for the lock and the READ of the head in one batch, so that the READ happens under the lock. If
+/// the same batch can read the value, adds the READ of the value after the READ of the head.
 fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     enter(cx, phase::LOCK);
     let target = cx.groups.primary(entry.address);
@@ -216,8 +217,8 @@ fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
     }
 }
 
-/// Adds the request for the lock on the bucket's directory record, and the READ of this record. Returns whether this
-/// is the transaction's first request for this lock.
+/// Adds the request for the lock on the bucket's directory record, and the READ of this directory record. Returns
+/// whether this is the transaction's first request for the lock of the directory record.
 fn plan_directory(cx: &Context, txn: &mut Txn, entry: &mut Entry) -> bool {
     let directory = txn.lookup(entry).directory;
     let held = txn.lock_on(directory);

@@ -1,11 +1,11 @@
-//! Motor: several versions of each record, with locks beside the records; only one-sided verbs are used.
+//! Motor: several versions of each record, with locks beside the records; Motor uses only one-sided verbs.
 //!
-//! After Zhang, Hua, Yang, "Motor: Enabling Multi-Versioning for Distributed Transactions on Disaggregated Memory",
-//! OSDI 2024. The variants `literal` and `measured` follow Motor's public code, which later papers measured (Hu, Zuo,
-//! Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", among them). We had
-//! no copy of the paper. If the paper's text says more than the public code, we do not know it.
-//! docs/protocols/motor.md describes the data that the public code loses under crashes and concurrency, and the
-//! corrections in the variant `corrected`.
+//! This implementation follows Zhang, Hua, Yang, "Motor: Enabling Multi-Versioning for Distributed Transactions on
+//! Disaggregated Memory", OSDI 2024. The variants `literal` and `measured` follow Motor's public code, which later
+//! papers measured (Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with Disaggregated
+//! Locks", among them). The authors of this implementation had no copy of Motor's paper. If the paper's text says
+//! more than the public code, this implementation lacks it. docs/protocols/motor.md describes the data that the
+//! public code loses under crashes and concurrency, and the corrections in the variant `corrected`.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -54,7 +54,7 @@ use tarn_store::placement::catalog::{Options, Table};
 /// The number of versions of a record, if the database's options do not set another number.
 const VERSIONS: u8 = 2;
 
-/// Undoing a write does not change the version by which readers name the record.
+/// The undo of a write does not change the version by which readers name the record.
 fn undone(_: WriteKind, _: u64) -> Option<u64> {
     None
 }
@@ -65,7 +65,7 @@ pub struct Motor {
 }
 
 impl Motor {
-    /// Returns whether all reads of the transaction belong to one moment, T_start. The answer is true for
+    /// Returns whether all reads of the transaction belong to one moment, T_start. The function returns true for
     /// transactions that were declared read-only, and for all transactions under snapshot isolation.
     fn reads_snapshot(&self, txn: &Txn) -> bool {
         txn.intent == Intent::ReadOnly || self.switches.isolation() == Isolation::SnapshotIsolation
@@ -96,7 +96,8 @@ impl Described for Motor {
     }
 }
 
-/// Access to records with several versions. A transaction reads the newest version, or the version of its snapshot.
+/// Access to records with several versions. A transaction reads the newest version of a record, or the version of the
+/// transaction's snapshot.
 pub struct Versions;
 
 impl RecordAccess<Motor> for Versions {

@@ -1,9 +1,10 @@
-//! Motor's use of indexes: the protection of leaves, and the commit of structural transactions.
+//! Motor's use of ordered and hash indexes: the protection of leaves, and the commit of structural transactions.
 //!
 //! Invariant: the VERSION of a node, directory record or header is the T_commit of the transaction that changed it
-//! last, as for records. After such a commit was undone, the VERSION is higher by 1 than that T_commit. Assume that a
-//! leaf was read after T_start was taken, is not locked, and has a VERSION not above T_start. Such a leaf shows the
-//! entries at T_start, because it has not changed after T_start. So a snapshot need not validate such a leaf.
+//! last, as for records. After the undo of a commit, the VERSION is higher by 1 than the T_commit of the undone
+//! commit. Assume that a snapshot reads a leaf after it has taken T_start, that the leaf is not locked, and that its
+//! VERSION is not above T_start. Such a leaf shows the index entries at T_start, because it has not changed after
+//! T_start. So the snapshot need not validate such a leaf.
 
 use super::absorb::conflicts;
 use super::switches::on;
@@ -29,7 +30,7 @@ impl Structure for Motor {
         }
     }
 
-    /// A leaf does not show which of its entries were added or removed, nor when.
+    /// A leaf does not show which of its index entries were added or removed, nor when.
     fn takes_leaf(&self, txn: &Txn, version: Version) -> Result<(), AbortReason> {
         conflicts(self, txn, version)
     }

@@ -1,10 +1,10 @@
-//! The writes of Motor's commit: the new value, the delta that leads back to the old value, and the head that names
-//! both.
+//! Prepares the writes of Motor's commit: the new value, the delta that leads back to the old value, and the head
+//! that names both values.
 //!
-//! Invariant: if the new VERSION of a record is in memory, the whole new record is in memory. The head's first line,
-//! with VERSION and NEWEST, is therefore written last. Each piece carries the old bytes that it replaces, except a
-//! delta and its cell. Undoing sets a delta and its cell to zero. After such an undo the oldest version is missing,
-//! but no version is wrong.
+//! Invariant: if the new VERSION of a record is in memory, the whole new record is in memory. The commit therefore
+//! writes the head's first line, with VERSION and NEWEST, last. Each piece also has the old bytes that it replaces,
+//! except the pieces of a delta and its cell. The undo of the commit sets a delta and its cell to zero. After such an
+//! undo, the record lacks its oldest version, but no version is wrong.
 
 use super::Motor;
 use super::nodes::stamp;
@@ -35,10 +35,10 @@ pub(super) fn changes(entry: &Entry) -> bool {
         }
 }
 
-/// Gathers the bytes to write, with the transaction's T_commit as the new version.
+/// Gathers the bytes that the commit writes, with the transaction's T_commit as the new version.
 pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // Takes the entries out of the transaction, so that the loop can read an entry while it changes the rest of the
-    // transaction.
+    // The function takes the entries out of the transaction, so that the loop can read an entry while it changes the
+    // rest of the transaction.
     let mut entries = std::mem::take(&mut txn.entries);
     let version = version_at(txn.stamps.commit);
     for entry in entries.iter_mut().filter(|entry| changes(entry)) {
@@ -46,8 +46,8 @@ pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fail
         match entry.mode {
             Mode::Insert if entry.void => {
                 give_back_body(cx, txn, entry.body);
-                // Even an insert that was taken back may have made the bucket's chain longer, so the directory record
-                // gets a new version.
+                // Even an insert that the transaction took back may have made the bucket's chain longer, so the
+                // directory record gets a new version.
                 set_new_version(txn, entry.directory_lock, version);
                 continue;
             }
@@ -82,7 +82,7 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     let Some(cell) = cell else {
         return head_pieces(txn, entry, (head, entry.image), NEWEST_AT + 8);
     };
-    // If the update is undone, the cell contains no version.
+    // If recovery undoes the update, the cell contains no version afterwards.
     let old = copy_of(txn, entry.image, table.slot.slot_bytes);
     let deltas = deltas(table);
     let (after, undone) = match deltas.is_whole() {
@@ -109,14 +109,15 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     head_pieces(txn, entry, (head, old), NEWEST_AT + 8);
 }
 
-/// Adds the first line of a head, up to the offset `end`. VERSION is a piece of its own, because undoing raises the
-/// VERSION.
+/// Adds the pieces for the first line of a head, up to the offset `end`. VERSION is a separate piece, because an undo
+/// raises the VERSION.
 fn head_pieces(txn: &mut Txn, entry: &Entry, images: (BufferOffset, BufferOffset), end: usize) {
     piece(txn, entry.address, images, VERSION_AT, 8);
     piece(txn, entry.address, images, KEY_AT, end - KEY_AT);
 }
 
-/// Adds `len` bytes at the offset `at` from `base`. The buffer has their new and their old image.
+/// Adds the piece that writes the range of `len` bytes at the address `base + at`. The buffer contains the new and
+/// the old image of this range.
 fn piece(
     txn: &mut Txn,
     base: Address,
@@ -154,8 +155,8 @@ fn delta_piece(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     piece(txn, entry.body.plus(at), (delta, zeros), 0, len);
 }
 
-/// Adds the new version, which is stored whole at the place of a cell's version. No head names this version until the
-/// new head is written; after undoing, no head names it either.
+/// Adds the piece of the new version, which is stored whole at the place of a cell's version. No head names this new
+/// version until the commit writes the new head; after an undo, no head names it either.
 fn whole_piece(txn: &mut Txn, entry: &Entry, table: &Table, (cell, version): (usize, Version)) {
     let (new, deltas) = (block_of(entry), deltas(table));
     let place = deltas.place_of(image_words(txn, entry.image, table), cell);
@@ -169,8 +170,8 @@ fn whole_piece(txn: &mut Txn, entry: &Entry, table: &Table, (cell, version): (us
     });
 }
 
-/// Adds the pieces of STAMP and of the changed columns. If one cache line holds the whole value, STAMP and columns
-/// are one piece, so that both change together.
+/// Adds the pieces of STAMP and of the changed columns of a value. If one cache line contains the whole value, STAMP
+/// and columns are one piece, so that both change together.
 fn value_pieces(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {
     let new = block_of(entry);
     let old = BufferOffset(entry.old_payload.0 - STAMP_BYTES as u32);
@@ -211,7 +212,7 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     txn.round.set_word(head.plus(VALUE_AT), entry.body.to_word());
     txn.round.set_word(head.plus(NEWEST_AT), version.word());
     if deltas(table).cells() > 0 {
-        // The record was absent from the bucket's last change until now.
+        // The record was absent from the last change of its bucket until now.
         let old = Version::from_word(floor.word()).absent();
         let words = DeltaCell { old, columns: Cells::NONE, delta: 0 }.words();
         for (index, word) in words.into_iter().enumerate() {
@@ -219,8 +220,8 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
         }
     }
     txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
-    // The slot contains no record, so only the old VERSION and KEY are logged; they lie in the first line, which is
-    // written last.
+    // The slot contains no record, so the commit logs only the old VERSION and KEY; they lie in the first line, which
+    // it writes last.
     let end = slot.used_bytes().next_multiple_of(WORD_BYTES);
     for (from, to, logged) in [(LINE_BYTES, end, false), (VERSION_AT, end.min(LINE_BYTES), true)] {
         if to > from {
@@ -245,7 +246,8 @@ fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     let head = copy_of(txn, entry.image, table.slot.slot_bytes);
     txn.round.set_word(head.plus(VERSION_AT), gone.word());
     txn.round.set_word(head.plus(NEWEST_AT), gone.word());
-    // The new head leads to no version of the deleted record. Undoing gives the slot the pointer to its value back.
+    // The new head leads to no version of the deleted record. The undo of the deletion gives the slot the pointer to
+    // its value back.
     txn.round.set_word(head.plus(VALUE_AT), Address::NULL.to_word());
     head_pieces(txn, entry, (head, entry.image), NEWEST_AT + 8);
     txn.allocated.push(in_place::gone(entry, table));

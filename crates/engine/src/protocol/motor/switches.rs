@@ -8,7 +8,7 @@ use crate::cluster::rules::Rule;
 use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
 use tarn_store::ids::AbortReason;
 
-/// The numbers of Motor's own rules.
+/// The numbers of Motor's own rules, as positions in its list of rules.
 pub(super) mod on {
     use super::*;
     pub const WAIT_FOR_LOCKED: usize = rule_number(SWITCHES, "wait-for-locked");

@@ -1,15 +1,17 @@
-//! Motor's validation: checks that all records which were read without a lock are unchanged.
+//! Motor's validation: checks that all records which the transaction has read without a lock are unchanged.
 //!
-//! Invariant: a record counts as unchanged under three conditions, which one READ of one line must show together. The
-//! record's LOCK is free (or this transaction's); the record is still in its place; and its NEWEST equals the version
-//! that the caller has seen. A directory record or a leaf is compared in the same way, by its VERSION. A split may
-//! have moved the record, and put another record in its place that the same transaction has written. The check of the
-//! place detects this, because the other record's value has another address.
+//! Invariant: a record counts as unchanged if it fulfils three conditions, which one READ of one line must show
+//! together. The conditions: the record's LOCK is free (or this transaction's); the record is still in its place; its
+//! NEWEST equals the version that the caller saw. Validation compares a directory record or a leaf in the same way,
+//! by its VERSION. A split may have moved the record, and may have put another record in its place that the same
+//! transaction has written. The check of the record's place detects such a move, because the other record's value has
+//! another address.
 //!
-//! The READs of the validation are sent after T_commit was taken. If the READs were sent earlier, another transaction
-//! could lock a validated record, take a T_commit lower than this transaction's, and end. By its timestamp that
-//! transaction would come first, but this transaction has not seen its value. A snapshot with a timestamp between the
-//! two would show a state that fits no order of the transactions.
+//! The transaction sends the READs of the validation after it has taken T_commit. If the transaction sent these READs
+//! earlier, a second transaction could lock a validated record, take a T_commit lower than this transaction's, and
+//! end. By its timestamp the second transaction would come first, but this transaction has not seen the value that
+//! the second one wrote. A snapshot with a timestamp between the two timestamps would show a state that fits no order
+//! of the transactions.
 
 use super::switches::phase;
 use super::{Motor, enter};
@@ -20,10 +22,11 @@ use crate::transaction::working_set::Txn;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::layout::{LOCK_AT, NEWEST_AT, VALUE_AT, VERSION_AT, Version};
 
-/// The number of bytes of a head up to the end of NEWEST; they lie in one cache line.
+/// The number of bytes of a head up to the end of NEWEST, all in one cache line.
 const HEAD_BYTES: usize = NEWEST_AT + 8;
 
-/// Reads again the heads of all records that were read and not locked, and the heads of directory records and leaves.
+/// Reads again the heads of all records that the transaction has read and not locked, and the heads of directory
+/// records and leaves.
 pub(super) async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let is_needless = txn.checks.iter().all(|check| check.covered)
         && !txn.entries.iter().any(|entry| entry.watched);

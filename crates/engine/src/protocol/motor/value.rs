@@ -1,12 +1,13 @@
-//! A record's value: how it is read, and how the transaction checks that its bytes belong to one moment. An older
-//! version is computed from the newest value; if every version is stored whole, it is read at its own place.
+//! A record's value: how a transaction reads the value, and how it checks that the value's bytes belong to one
+//! moment. If every version is stored whole, a transaction reads an older version at that version's own place;
+//! otherwise it computes the older version from the newest value.
 //!
-//! Invariant: all bytes that are read under the record's lock belong to one moment. Without the lock, a value in one
-//! cache line is the version that its STAMP names. A value of several lines, and a value with deltas, need another
-//! READ of the head after them. The bytes of such a value belong to one moment if LOCK is free in the second head,
-//! and its LOCK and VERSION equal those of the first head.
+//! Invariant: all bytes that a transaction reads under the record's lock belong to one moment. If a transaction reads
+//! a value in one cache line without the lock, the value is the version that its STAMP names. After a value of
+//! several lines, or a value with deltas, the transaction must READ the head once more. The bytes of such a value
+//! belong to one moment if LOCK is free in the second head, and its LOCK and VERSION equal those of the first head.
 //!
-//! No STAMP belongs to a commit that was undone, because undoing writes the former STAMP back together with the
+//! No STAMP belongs to a commit that was undone, because the undo writes the former STAMP back together with the
 //! former bytes.
 
 use super::Motor;
@@ -26,8 +27,8 @@ use tarn_store::placement::catalog::Table;
 /// Returns the layout of the versions in this table.
 ///
 /// # Panics
-/// The records of the table have another layout. Another layout cannot occur, because the database's own protocol has
-/// planned its tables.
+/// The records of the table have another layout. A table of this database cannot have another layout, because the
+/// database's own protocol has planned its tables.
 pub(super) fn deltas(table: &Table) -> Deltas {
     match table.slot.record {
         RecordLayout::Deltas(deltas) => deltas,
@@ -46,7 +47,8 @@ pub(super) fn value_bytes(table: &Table) -> usize {
     STAMP_BYTES + table.slot.payload_bytes
 }
 
-/// Returns whether the newest value, if it was read without a lock, needs a second READ of its head.
+/// Returns whether the newest value needs a second READ of its head, if the transaction has read the value without a
+/// lock.
 #[inline]
 pub(super) fn needs_head(motor: &Motor, table: &Table) -> bool {
     value_bytes(table) > LINE_BYTES && motor.switches.is_on(on::CHECK_HEAD)
@@ -67,14 +69,14 @@ pub(super) fn shown(motor: &Motor, txn: &Txn, entry: &Entry, table: &Table) -> S
     oldest.map_or(Shown::Newest(newest(image)), |(cell, old)| Shown::Older(cell, old))
 }
 
-/// Adds the READ of the newest value. Reserves room in the buffer for the record's whole block.
+/// Adds the READ of the record's newest value. Reserves room in the buffer for the record's whole block.
 pub(super) fn plan_newest(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let place = deltas(table).newest_place(image_words(txn, entry.image, table));
     plan_place(cx, txn, entry, table, place);
 }
 
-/// Adds the READ of one of the places in a record's block. If older versions are not stored whole, this is always the
-/// first place.
+/// Adds the READ of one of the places for values in a record's block. If older versions are not stored whole, this
+/// place is always the first place.
 fn plan_place(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table, place: usize) {
     let at = deltas(table).place_at(table.slot.payload_bytes, place);
     let target = cx.groups.primary(entry.body).plus(at);
@@ -83,8 +85,9 @@ fn plan_place(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table, pla
     entry.payload = block.plus(STAMP_BYTES);
 }
 
-/// Adds the READs of the value that the transaction must see. The value is either the newest one, with the deltas
-/// that lead back from it, or an older one at its own place. If a second READ of the head is needed, adds it, too.
+/// Adds the READs of the value that the transaction must see. The value that the transaction must see is either the
+/// newest value with the deltas that lead back from it, or an older value at its own place. Also adds a second READ
+/// of the head, if the value needs it.
 pub(super) fn plan(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     if entry.lock != NO_LOCK {
         return plan_newest(cx, txn, entry, table);
@@ -109,7 +112,7 @@ pub(super) fn plan(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry
     }
 }
 
-/// Adds the READs of the deltas that lead from the newest row back to a cell's version.
+/// Adds the READs of the deltas that lead from the newest row back to the version of a cell.
 fn plan_deltas(cx: &Context, txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     let (block, target) = (block_of(entry), cx.groups.primary(entry.body));
     let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
@@ -121,14 +124,14 @@ fn plan_deltas(cx: &Context, txn: &mut Txn, entry: &Entry, table: &Table, cell: 
     }
 }
 
-/// Returns the place of the image of an entry's block in the buffer.
+/// Returns the position in the buffer of the image of an entry's block.
 #[inline]
 pub(super) fn block_of(entry: &Entry) -> BufferOffset {
     BufferOffset(entry.payload.0 - STAMP_BYTES as u32)
 }
 
 /// Returns whether the newest value, which was read together with its head, belongs to that head. If this check needs
-/// a second READ of the head, the second image is at `again`.
+/// a second READ of the head, the second image of the head is at `again`.
 pub(super) fn fits(
     motor: &Motor,
     txn: &Txn,
@@ -143,7 +146,7 @@ pub(super) fn fits(
     stamp == newest(image_words(txn, entry.image, table))
 }
 
-/// Returns whether a head was unlocked, and did not change, at its second READ.
+/// Returns whether a head was unlocked at its second READ, and had not changed since its first READ.
 fn is_unchanged(txn: &Txn, entry: &Entry, again: BufferOffset) -> bool {
     let lock = txn.round.word(again.plus(LOCK_AT));
     let is_free = lock == 0 || lock == txn.tag.word();
@@ -155,8 +158,9 @@ fn same_head_but_lock(txn: &Txn, first: BufferOffset, second: BufferOffset) -> b
         || txn.round.word(first.plus(8)) == txn.round.word(second.plus(8))
 }
 
-/// Handles a value that was read after its head, without a lock. Returns whether the value belongs to the head that
-/// was read before it. If the transaction must see an older version, computes it from this value.
+/// Handles a value that the transaction has read after its head, without a lock. Returns whether the value belongs to
+/// the head that was read before the value. If the transaction must see an older version, computes the older version
+/// from this value.
 pub(super) fn take(motor: &Motor, txn: &mut Txn, entry: &Entry, table: &Table) -> bool {
     let (block, bytes) = (block_of(entry), table.slot.body_bytes());
     let again = block.plus(bytes);
@@ -179,7 +183,7 @@ pub(super) fn take(motor: &Motor, txn: &mut Txn, entry: &Entry, table: &Table) -
     is_whole
 }
 
-/// Applies the deltas that lead back to `cell`'s version to the newest row.
+/// Applies the deltas that lead back to the version of `cell` to the newest row.
 fn go_back(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     let (block, bytes) = (block_of(entry), table.slot.body_bytes());
     let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
@@ -202,7 +206,7 @@ pub(super) fn copy(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     entry.payload = copy.plus(STAMP_BYTES);
 }
 
-/// Makes the value of a record that is inserted; all its bytes are zero.
+/// Makes the value of a record that the transaction inserts; all bytes of this value are zero.
 pub(super) fn begin(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let bytes = table.slot.body_bytes();
     let block = txn.round.reserve_lines(bytes);

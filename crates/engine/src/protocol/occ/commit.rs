@@ -1,9 +1,9 @@
-//! OCC's commit: validates, logs, writes, awaits each acknowledgement, unlocks.
+//! OCC's commit: the transaction validates, logs, writes, awaits each acknowledgement, and releases its locks.
 //!
-//! Invariants: the log entry is sent after validation has passed while all locks are held. Because of this order,
-//! each log entry belongs to a transaction that was decided to commit. A transaction writes no data before every node
-//! has acknowledged its log entry. A transaction releases no lock before every replica has acknowledged its data. An
-//! abort releases exactly the locks that were granted.
+//! Invariants: the transaction sends its log entry after its validation has passed, while it holds all its locks.
+//! Because of this order, each log entry belongs to a transaction that was decided to commit. A transaction writes no
+//! data before every node has acknowledged its log entry. A transaction releases no lock before every replica has
+//! acknowledged its data. An abort releases exactly the locks that were granted to the transaction.
 
 use super::{LOG_AFTER_VALIDATION, Occ};
 use crate::site::Context;
@@ -12,7 +12,7 @@ use crate::steps::commit::{change_leaves, log, prepare, unlock, write};
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::Failure;
 
-/// Commits the transaction; see the module's text for the phases that it awaits.
+/// Commits the transaction; the text at the beginning of this file lists the phases that the commit awaits.
 pub(super) async fn commit(occ: &Occ, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.is_read_only() {
         return validate(occ, cx, txn).await;

@@ -1,9 +1,10 @@
-//! OCC: optimistic concurrency control in four rounds that are awaited one after the other. Locks lie beside records
-//! with one version, and only one-sided verbs are used.
+//! OCC: optimistic concurrency control in four rounds that are awaited one after the other. OCC's locks lie beside
+//! records with one version, and OCC uses only one-sided verbs.
 //!
 //! OCC is the baseline of OOCC's evaluation (Wu, Zhang, Chen, Liao, Shan, Wu, "OOCC: One-round Optimistic Concurrency
-//! Control for Read-Only Disaggregated Transactions"). The paper calls this baseline FORD-style: it is FORD without
-//! the fused log. OCC uses the locks, logs and recovery of protocols with undo logs; see docs/protocols/occ.md.
+//! Control for Read-Only Disaggregated Transactions"). OOCC's paper calls this baseline FORD-style, because it is
+//! FORD without the fused log. OCC uses the locks, logs and recovery of protocols with undo logs; see
+//! docs/protocols/occ.md.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!

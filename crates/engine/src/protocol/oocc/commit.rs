@@ -1,13 +1,15 @@
-//! OOCC's commit: raises its locks to exclusive ones, validates and logs in one round; waits until readers' leases
-//! have ended; writes; awaits the acknowledgements; unlocks.
+//! OOCC's commit first raises its locks to exclusive locks, validates and logs in one round. Next, the commit waits
+//! until readers' leases have ended. At the end, the commit writes, awaits the acknowledgements, and releases its
+//! locks.
 //!
-//! Invariants: the transaction validates all reads without a lock when it holds all locks, and when none of these
-//! locks lets readers pass any more. The transaction writes no data before validation has passed and the log is
-//! acknowledged. At every replica the first line of a record lands before its other lines. The transaction releases
-//! no lock before every replica has acknowledged its data, or has received the data earlier in the same batch.
+//! Invariants: the transaction validates all its reads without a lock when it holds all its locks, and when no lock
+//! lets readers pass any more. The transaction writes no data before its validation has passed and the nodes have
+//! acknowledged its log. At every replica, the first line of a record lands before the record's other lines. The
+//! transaction releases no lock before every replica has acknowledged its data, or has received the data earlier in
+//! the same batch.
 //!
-//! A transaction may log a record that does not name its writer, and then not write this record. Such a transaction
-//! makes its log entry invalid before it releases any lock.
+//! A transaction may log a record that does not name the transaction that wrote it, and then not write this record. A
+//! transaction that has logged but not written such a record makes its log entry invalid before it releases any lock.
 
 use super::leases::{ask_readers, begin_wait, end_reading, end_stage, wait_out};
 use super::prepare::{prepare, prepare_growth};
@@ -31,7 +33,7 @@ use tarn_fabric::address::Target;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::log::SETTLING;
 
-/// Commits the transaction; see the module's text for the phases that it awaits.
+/// Commits the transaction; the text at the beginning of this file lists the phases that the commit awaits.
 pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.is_read_only() {
         return end_reading(oocc, cx, txn).await;
@@ -48,8 +50,8 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
     commit_prepared(oocc, cx, txn, decided).await
 }
 
-/// Commits the growth of an index (a structural transaction). The locks of this transaction are exclusive from the
-/// beginning, and it has read nothing without a lock.
+/// Commits the growth of an index (a structural transaction). The locks of a structural transaction are exclusive
+/// from the beginning, and it has read nothing without a lock.
 pub(super) async fn commit_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     begin_wait(cx, txn).await;
     let decided = prepare_growth(oocc, cx, txn)?;
@@ -61,8 +63,8 @@ pub(super) async fn commit_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> R
 pub(super) enum Decided {
     /// The first line of a record, or of an index header, names the transaction as its writer.
     ByFirstLine,
-    /// Each group's log area gets a mark before the group's data, because nodes of ordered indexes do not name their
-    /// writer.
+    /// Each group's log area gets a mark before the group's data, because nodes of ordered indexes do not name the
+    /// transaction that wrote them.
     ByMarks,
 }
 
@@ -95,15 +97,14 @@ async fn commit_prepared(
 }
 
 /// Returns whether the transaction writes a record that does not name its writer, and that has, or may get, more than
-/// one replica. The reason: if the primary and its LOCK are lost, recovery still finds such a record at another
-/// replica.
+/// one replica. If the primary and its LOCK words are lost, recovery still finds such a record at another replica.
 fn is_nameless(cx: &Context, txn: &Txn) -> bool {
     let may_be_lost = |lock: &Lock| !cx.is_only_copy(lock.address.group());
     txn.locks.iter().any(|lock| lock.writes_nameless() && may_be_lost(lock))
 }
 
-/// In a round of its own, raises locks to exclusive that should have been raised earlier. Locks must be raised here
-/// if records were found absent in the same round that took the locks.
+/// Raises locks to exclusive locks in a separate round, if the transaction should have raised them earlier. The
+/// separate round is needed if the round that took the locks also found records absent.
 async fn raise_before(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
     if !has_intents || is_needless(txn) || !oocc.switches.is_on(on::RAISE_BEFORE_VALIDATION) {
@@ -116,9 +117,9 @@ async fn raise_before(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     raised(txn)
 }
 
-/// In one round, raises the remaining locks, validates the reads and sends the log. The transaction handles the
-/// answers only after the whole round. If the transaction must abort, and its log entry has records that do not name
-/// their writer, makes the entry invalid.
+/// In one round, raises the remaining locks to exclusive locks, validates the reads and sends the log. The
+/// transaction handles the answers of this round only after the whole round. If the transaction must abort and has
+/// logged records that do not name their writer, the function makes the log entry invalid.
 async fn raise_validate_and_log(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.round.begin();
     if txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent) {
@@ -133,7 +134,7 @@ async fn raise_validate_and_log(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
     add_redo_log(cx, txn);
     let takes_back = oocc.switches.is_on(on::TAKE_LOG_BACK) && is_nameless(cx, txn);
     if takes_back {
-        // If the future is dropped after this point, recovery decides the outcome by the log entry.
+        // If the caller drops the future after this point, recovery decides the outcome by the log entry.
         begin_doubt(cx, txn);
     }
     let verdict = match send(cx, txn).await {
@@ -150,7 +151,7 @@ async fn raise_validate_and_log(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
     verdict
 }
 
-/// Sends a round that may raise locks to exclusive ones.
+/// Sends a round that may raise locks to exclusive locks.
 async fn send(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     cx.port.execute(&mut txn.round).await.map_err(|error| {
         suspect_all_locks(txn);
@@ -165,8 +166,8 @@ fn raised(txn: &mut Txn) -> Result<(), Failure> {
     }
 }
 
-/// Adds the log entry for every replica of the log area in one group. The log area has as many replicas as the
-/// group's data, so the entry is lost only together with the data.
+/// Adds the WRITEs of the log entry for every replica of the log area in one group. The log area has as many replicas
+/// as the group's data, so the log entry is lost only together with the data.
 fn add_redo_log(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::LOG);
     let (log, group) = (encode_redo(txn), txn.groups[0]);
@@ -176,8 +177,8 @@ fn add_redo_log(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Sends the data to every replica. From here on, only the contents of the memory nodes tell whether the transaction
-/// has committed.
+/// Sends the transaction's data to every replica. From this point on, only the contents of the memory nodes show
+/// whether the transaction has committed.
 async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn, decided: Decided) -> Result<(), Failure> {
     enter(cx, phase::WRITE);
     begin_doubt(cx, txn);
@@ -213,8 +214,8 @@ async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn, decided: Decided) -> Re
     Ok(())
 }
 
-/// Adds a mark at each replica that the transaction will write, before the data for its node. So each replica that
-/// has any of the data also has the mark.
+/// Adds the WRITE of a mark at each replica that the transaction will write, before the data for the replica's node.
+/// So each replica that has any of the transaction's data also has the mark.
 fn add_marks(cx: &Context, txn: &mut Txn) {
     let copies = cx.groups.whole();
     for index in 0..txn.groups.len() {
@@ -225,9 +226,9 @@ fn add_marks(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Adds a mark to the transaction's log entry, which shows that the transaction was decided to commit. A mark is also
-/// written before releases of locks that are in the same batch as the data. If recovery finds released locks and no
-/// mark, it concludes that the coordinator knew the transaction's outcome.
+/// Adds the WRITE of a mark to the transaction's log entry; the mark shows that the transaction was decided to
+/// commit. The transaction also writes a mark before releases of locks that are in the same batch as the data. If
+/// recovery finds released locks and no mark, it concludes that the coordinator knew the transaction's outcome.
 fn add_mark(txn: &mut Txn, log: Target) {
     let Txn { round, tag, .. } = txn;
     let mark = round.reserve(8);
@@ -235,7 +236,7 @@ fn add_mark(txn: &mut Txn, log: Target) {
     round.write_private(log, mark, 8);
 }
 
-/// Releases every lock. The transaction does not wait for the release.
+/// Releases every lock of the transaction. The transaction does not wait until its locks are released.
 fn unlock(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     txn.round.begin();

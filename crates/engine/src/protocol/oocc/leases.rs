@@ -1,5 +1,5 @@
 //! OOCC's use of clocks: a reader that was fast enough does not validate its reads, because writers wait before they
-//! write. If memory is near, and a transaction is one call, a writer instead announces that it begins to write
+//! write. If the memory is near, and a transaction is one call, a writer instead announces that it begins to write
 //! (`read_together`).
 //!
 //! Invariants: a reader opens its window of time before it sends its first READ, and closes the window when its last
@@ -7,9 +7,9 @@
 //! begins when its last lock is acknowledged. After its last lock is acknowledged, the writer loads the lease word,
 //! and waits for the time that this word states.
 //!
-//! So no record that the reader found unlocked was written within the reader's window. The lock came after the
-//! beginning of the window, and the data were written a whole waiting time after the lock. The reader validates
-//! records that it found under a lock which lets readers pass (docs/protocols/oocc.md).
+//! So no record that the reader found unlocked was written within the reader's window of time. The writer took its
+//! lock after the beginning of the window, and it wrote the data a whole waiting time after the lock. The reader
+//! validates records on which it found a lock that lets readers pass (docs/protocols/oocc.md).
 
 use super::{Oocc, enter, on, phase};
 use crate::cluster::lease::{LeaseWord, Stage};
@@ -54,7 +54,7 @@ async fn fetch_explicitly(
         let nobody = cx.nobody_reads(txn).await;
         txn.reading.early.get_or_insert(nobody);
     }
-    // A reader without an open window is not counted, because no writer waits for it.
+    // A reader without an open window of time is not counted, because no writer waits for it.
     let counts = txn.leases.reads_since.is_some();
     if !oocc.switches.is_on(on::COUNT_BEFORE_READING) {
         let fetched = access::fetch(oocc, cx, txn).await;
@@ -69,8 +69,8 @@ async fn fetch_explicitly(
     access::fetch(oocc, cx, txn).await
 }
 
-/// Ends a fetch that [`near::ask`] has begun, in the same way as [`fetch`]. The window opens only after the
-/// prefetched lines have had time to arrive, because nothing was read before that.
+/// Ends a fetch that [`near::ask`] has begun, in the same way as [`fetch`]. The window of time opens only after the
+/// prefetched lines have had time to arrive, because the transaction has read nothing before.
 #[inline]
 pub(super) fn fetch_near(
     oocc: &Oocc,
@@ -91,9 +91,9 @@ pub(super) fn fetch_near(
 }
 
 /// Runs a whole transaction that reads a batch of records. The transaction has committed if no writer has begun to
-/// write since the prefetched lines have had time to arrive. This check needs no clock. If a writer has begun to
-/// write, the transaction validates its reads. (If the switch for this check is off, a window opens at that time, and
-/// reads within the lease need no validation.)
+/// write since the prefetched lines had time to arrive. This check for writers needs no clock. If a writer has begun
+/// to write since then, the transaction validates its reads. (If the switch for this check is off, a window of time
+/// opens instead, and reads within the lease need no validation.)
 #[inline]
 pub(super) fn read_together(
     oocc: &Oocc,
@@ -104,7 +104,7 @@ pub(super) fn read_together(
     let stillness = oocc.switches.is_on(on::STILLNESS);
     if !is_again {
         // Even a reader that needs no lease follows changes of the lease word. If this reader did not follow a
-        // change, other nodes would wait for this node to confirm the change, and finally treat the node as failed.
+        // change, other nodes would wait until this node confirms the change, and finally treat this node as failed.
         let word = cx.node.read_lease();
         if stillness {
             together.moment = Some(memory.moment());
@@ -131,7 +131,7 @@ pub(super) fn read_together(
 }
 
 /// Returns which reads must be validated: only the marked reads if no writer has begun to write since the moment
-/// `since`.
+/// `since`. If a writer has begun to write since that moment, all reads must be validated.
 #[inline]
 fn still_since(cx: &Context, since: Option<EpochSnapshot>, memory: DirectMemory<'_>) -> Which {
     if since.is_some_and(|since| memory.is_still(since)) {
@@ -141,8 +141,8 @@ fn still_since(cx: &Context, since: Option<EpochSnapshot>, memory: DirectMemory<
     Which::All
 }
 
-/// Returns the lease word if the transaction must open a window now. A window opens before the transaction's first
-/// READ, if the transaction has requested only reads.
+/// Returns the lease word if the transaction must open a window of time now. A window of time opens before the
+/// transaction's first READ, if the transaction has requested only reads.
 #[inline]
 fn opens(cx: &Context, txn: &Txn) -> Option<LeaseWord> {
     let has_read = txn.fetched != 0 || txn.read_near || !txn.checks.is_empty();
@@ -153,7 +153,7 @@ fn opens(cx: &Context, txn: &Txn) -> Option<LeaseWord> {
     Some(cx.node.read_lease()).filter(|word| word.read_ns() > 0)
 }
 
-/// Ends a transaction that has only read, and validates those reads that still need it.
+/// Ends a transaction that has only read, and validates those reads that still need validation.
 pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let closed = match txn.leases.reads_since.take() {
         Some((window, word)) => Some((cx.port.close_window(window, word.lease()).await, word)),
@@ -165,7 +165,7 @@ pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
     validate_those(oocc, cx, txn, which).await
 }
 
-/// Ends a transaction like [`end_reading`], but without a round.
+/// Ends a transaction in the same way as [`end_reading`], but without a round.
 #[inline]
 pub(super) fn end_reading_near(
     oocc: &Oocc,
@@ -177,14 +177,14 @@ pub(super) fn end_reading_near(
     let closed = opened.map(|(window, word)| (memory.close_window(window, word.lease()), word));
     cx.leave_reading(txn);
     let closed = (closed, txn.reading.is_late());
-    // This thread followed changes of the lease word when the window opened.
+    // This thread followed changes of the lease word when the window of time opened.
     let which = still_to_see(oocc, cx, closed, || cx.node.kept_read_lease());
     near::validate(oocc, cx, txn, (memory, which))
 }
 
-/// Returns which reads must be validated after the window has closed. Only the marked reads must be validated if no
-/// record that was found unlocked was written between the first READ and the end of the window. Under explicit leases
-/// this is known only if the reader was counted at all its records before it read them.
+/// Returns which reads must be validated after the window of time has closed. Only the marked reads need validation
+/// if no record found unlocked was written between the first READ and the end of the window. Under explicit leases,
+/// the reader knows this only if it was counted at all its records before it read them.
 #[inline]
 fn still_to_see(
     oocc: &Oocc,
@@ -213,7 +213,7 @@ fn begin_timing(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Notes that a measured transaction has ended a stage.
+/// Notes that a transaction whose time is measured has ended a stage.
 #[inline]
 pub(super) fn end_stage(cx: &Context, txn: &mut Txn, stage: Stage) {
     if txn.leases.timed_since.is_some() {
@@ -229,15 +229,16 @@ fn note_stage(cx: &Context, txn: &mut Txn, stage: Stage) {
     }
 }
 
-/// Begins the wait for readers, if the node's lease word requires a wait. All locks of the transaction are
-/// acknowledged by now.
+/// Begins the wait for readers, if the node's lease word requires such a wait. The memory nodes have acknowledged all
+/// locks of the transaction by now.
 pub(super) async fn begin_wait(cx: &Context, txn: &mut Txn) {
     if txn.leases.waits_since.is_none() && cx.node.read_lease().wait_ns() > 0 {
         txn.leases.waits_since = Some(cx.port.begin_wait().await);
     }
 }
 
-/// Under explicit leases, counts the reader of a range at every node of its index before the reader reads that node.
+/// Under explicit leases, counts the reader of a key range at every node of the index before the reader reads that
+/// node.
 pub(super) fn count_nodes(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     let counts = cx.counts_readers() && oocc.switches.is_on(on::COUNT_BEFORE_READING);
     if counts && txn.leases.reads_since.is_some() {
@@ -246,8 +247,8 @@ pub(super) fn count_nodes(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
 }
 
 /// Under explicit leases, a transaction that holds all its locks asks the other nodes whether any reader is at the
-/// locked records and leaves. The growth of an index does not ask this, because it moves the records at which readers
-/// are counted.
+/// locked records and leaves. The growth of an index does not ask the other nodes, because it moves the records at
+/// which readers are counted.
 pub(super) fn ask_readers(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     if !cx.counts_readers() {
         return;
@@ -283,7 +284,7 @@ pub(super) async fn wait_out(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::WAIT_OUT);
     let since: Wait = match txn.leases.waits_since.take() {
         Some(since) => since,
-        // When the locks were acknowledged, no lease was in use, so the wait begins only now.
+        // No lease was in use when the locks were acknowledged, so the wait for readers begins only now.
         None => cx.port.begin_wait().await,
     };
     cx.port.end_wait(since, word.wait()).await;

@@ -1,9 +1,9 @@
-//! OOCC: optimistic readers that need only one round, because writers wait before they write. Locks lie beside
-//! records, each line of a record contains its version, and only one-sided verbs are used.
+//! OOCC: optimistic readers that need only one round, because writers wait before they write. The locks lie beside
+//! records, each line of a record contains its version, and OOCC uses only one-sided verbs.
 //!
-//! After the paper "OOCC" (see docs/protocols/oocc.md for its full reference). Followed exactly, the paper's text
-//! loses serializability or data in thirteen places. Each of these thirteen places is a switch here, and each rule
-//! that the variant `literal` lacks is a planted bug.
+//! This implementation follows the paper "OOCC" (see docs/protocols/oocc.md for its full reference). A system that
+//! follows the paper's text exactly loses serializability or data in thirteen places. A switch corrects each of these
+//! thirteen places, and each rule that the variant `literal` lacks is a planted bug.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -22,8 +22,8 @@
 //! | abort | 1 at lock, 2 at validation; + 1 if it has logged a record of half a line that has copies: take the log back | release |
 //! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 //!
-//! No read costs an atomic verb. The numbers of rounds are the same for every number of replicas and every length of
-//! records.
+//! No read costs an atomic verb in OOCC. The numbers of rounds are the same for every number of replicas and every
+//! length of records.
 //!
 //! # Deviations from the published system, each a switch
 //! See [`Oocc::INFO`](crate::protocol::Protocol::INFO).
@@ -61,17 +61,17 @@ pub struct Oocc {
 }
 
 impl Oocc {
-    /// Returns the mode in which a transaction locks records, according to the facts that it knows so far. Once the
-    /// transaction has read a record that it does not write, or found a record absent, its locks must be exclusive.
-    /// If the locks let readers pass, these readers could see the transaction both before and after another
-    /// transaction.
+    /// Returns the mode in which a transaction locks records, according to the facts that the transaction knows so
+    /// far. Once the transaction has read a record that it does not write, or has found a record absent, its locks
+    /// must be exclusive. If the locks let readers pass, these readers could see the transaction both before and
+    /// after another transaction.
     fn lock_mode(&self, txn: &Txn) -> HeldAs {
         let writes_all = || {
             let writes = |mode| mode == Mode::Update;
             txn.checks.is_empty() && txn.entries.iter().all(|entry| writes(entry.mode))
         };
-        // Under explicit leases, a writer asks whether its records are being read. The writer must hold exclusive
-        // locks when it asks, so that no new reader can come.
+        // Under explicit leases, a writer asks the other nodes whether they read its records. The writer must hold
+        // exclusive locks when it asks the other nodes, so that no new reader can come.
         let may_pass =
             self.switches.is_on(on::IMPLICIT) || !self.switches.is_on(on::EXCLUSIVE_IF_EXPLICIT);
         let passes = self.switches.is_on(on::INTENT)
@@ -126,8 +126,8 @@ impl Access for Oocc {
         node_locks::ask_as(cx, txn, address, (LockKind::Record, held_as))
     }
 
-    /// The records that the transaction reads from now on are not locked. So the locks that the transaction already
-    /// holds must be raised to exclusive before these reads are validated.
+    /// The transaction does not lock the records that it reads from now on. So the transaction must raise the locks
+    /// that it already holds to exclusive locks before it validates these reads.
     fn plan_piggyback(&self, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
         let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
         let is_late = has_intents && self.lock_mode(txn) == HeldAs::Exclusive;
@@ -180,7 +180,7 @@ impl RedoRules for Oocc {
     }
 }
 
-/// Access to records in lines; reads that took no longer than a lease are not validated.
+/// Access to records that consist of lines; a transaction does not validate reads that took no longer than a lease.
 pub struct InLease;
 
 impl RecordAccess<Oocc> for InLease {
@@ -239,7 +239,8 @@ impl RecordAccess<Oocc> for InLease {
 
     #[inline]
     fn reads_together(cx: &Context) -> bool {
-        // A thread whose readers are counted at their records uses no batches, because the count needs a working set.
+        // A thread whose readers are counted at their records uses no batches of reads, because the count needs a
+        // working set.
         !cx.counts_readers()
     }
 

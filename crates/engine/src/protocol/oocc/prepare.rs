@@ -1,10 +1,11 @@
-//! The writes of OOCC's commit: whole records, with the new version in every line, and after them directory records.
+//! Prepares the writes of OOCC's commit: whole records, with the new version in every line, and after them directory
+//! records.
 //!
-//! Invariant: a record is written whole, except for LOCK, even if only some columns have changed. The first line of a
-//! record is written before its other lines. The first line names the transaction that has written the record. So a
-//! first line in memory shows recovery that this transaction was decided to commit. In a record of half a line, which
-//! names no writer, VERSION shows the decision instead. Writes that do not show the transaction's decision are
-//! written after the records: links of chains, then directory records.
+//! Invariant: the commit writes a record whole, except for LOCK, even if only some columns have changed. The commit
+//! writes the first line of a record before its other lines. The first line names the transaction that has written
+//! the record. So a first line in memory shows recovery that this transaction was decided to commit. A record of half
+//! a line names no writer, so its VERSION shows instead that the transaction was decided to commit. After the
+//! records, the commit writes the bytes that do not show its decision: links of chains, then directory records.
 
 use super::commit::Decided;
 use super::{Oocc, on};
@@ -21,12 +22,13 @@ use tarn_store::ids::{Failure, Mode};
 use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// Decides the new versions and gathers the bytes to write.
+/// Decides the new versions of the records and gathers the bytes that the commit writes.
 pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // The number of links to new overflow blocks, which inserts have added to the chains of their buckets.
+    // The number of links to new overflow blocks, which the transaction's inserts have added to the chains of their
+    // buckets.
     let chains = txn.pieces.len();
-    // Takes the entries out of the transaction, so that the loop can read an entry while it changes the rest of the
-    // transaction.
+    // The function takes the entries out of the transaction, so that the loop can read an entry while it changes the
+    // rest of the transaction.
     let mut entries = std::mem::take(&mut txn.entries);
     for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
         let table = cx.table(entry.table);
@@ -55,9 +57,10 @@ pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     finish(cx, txn, redo_bytes)
 }
 
-/// Completes the writes of an index's growth. The header of a hash index names its writer, so the header is written
-/// first. A record that moves still names its earlier writer, and a directory record names no writer. Nodes of an
-/// ordered index name no writer, either. Returns the evidence that recovery will use.
+/// Completes the writes of an index's growth. The header of a hash index names the transaction that wrote it, so the
+/// transaction writes the header first. A record that moves still names the transaction that wrote it earlier, and a
+/// directory record names no writer. Nodes of an ordered index name no writer, either. Returns the evidence by which
+/// recovery knows that the growth was decided to commit.
 pub(super) fn prepare_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<Decided, Failure> {
     let header = txn.locks[0].address.plus(VERSION_AT);
     let first = txn.pieces.iter().position(|piece| piece.address == header);
@@ -68,7 +71,8 @@ pub(super) fn prepare_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result
     Ok(if first.is_some() { Decided::ByFirstLine } else { Decided::ByMarks })
 }
 
-/// Raises the versions of buckets whose chains may have become longer because of an insert that was taken back.
+/// Raises the versions of buckets whose chains may have become longer because of an insert that the transaction took
+/// back.
 fn lengthen_for_void(txn: &mut Txn) {
     for index in 0..txn.entries.len() {
         let Entry { void, directory_lock, .. } = txn.entries[index];
@@ -78,8 +82,8 @@ fn lengthen_for_void(txn: &mut Txn) {
     }
 }
 
-/// Removes the new links of chains. The transaction writes no record, so nothing in memory would name the writer of
-/// these links.
+/// Removes the new links of chains from the transaction's writes, and frees the overflow blocks to which they lead.
+/// The transaction writes no record, so nothing in memory would name the writer of these links.
 fn shorten_chains(cx: &Context, txn: &mut Txn) {
     while let Some(next) = txn.pieces.pop() {
         let block = Address::from_word(txn.round.word(next.new));
@@ -87,7 +91,7 @@ fn shorten_chains(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Adds the writes of a record that is inserted.
+/// Adds the writes of a record that the transaction inserts.
 fn insert(oocc: &Oocc, txn: &mut Txn, entry: &Entry, table: &Table) {
     let directory = txn.locks[entry.directory_lock as usize];
     let former = txn.locks[entry.lock as usize].old_version;
@@ -107,7 +111,7 @@ fn write_record(oocc: &Oocc, txn: &mut Txn, entry: &Entry, (table, version): (&T
     txn.locks[entry.lock as usize].nameless = lined.is_half();
     let Txn { round, pieces, tag, .. } = txn;
     let image = match lined.lines() {
-        // The payload already lies in a copy of the slot.
+        // The payload of the record already lies in a copy of the slot.
         1 => BufferOffset(entry.payload.0 - slot.payload_at as u32),
         _ => {
             let image = round.reserve_lines(slot.slot_bytes);

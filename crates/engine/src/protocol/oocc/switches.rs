@@ -7,7 +7,7 @@ use crate::cluster::info::{Limit, Only, Switch};
 use crate::cluster::rules::Rule;
 use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
 
-/// The numbers of OOCC's own rules.
+/// The numbers of OOCC's own rules, as positions in its list of rules.
 pub(super) mod on {
     use super::*;
     pub const INTENT: usize = rule_number(SWITCHES, "intent");

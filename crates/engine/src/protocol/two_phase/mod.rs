@@ -1,12 +1,12 @@
-//! Two-phase locking without waiting. A transaction locks each record, beside the record, before it reads or writes
-//! it, and keeps all locks until it has committed. If another transaction holds a lock, the request is refused and
-//! the requesting transaction aborts.
+//! Two-phase locking in which no transaction waits for a lock. A transaction locks each record, beside the record,
+//! before it reads or writes it, and keeps all locks until it has committed. If another transaction holds a lock, the
+//! lock request is refused and the requesting transaction aborts.
 //!
 //! Eswaran, Gray, Lorie, Traiger, "The notions of consistency and predicate locks in a database system", CACM 1976;
 //! without waiting: Bernstein and Goodman, "Concurrency control in distributed database systems", ACM Computing
-//! Surveys 1981. A lock has only one mode, so a reader's lock also keeps other readers away. This protocol is the
-//! simplest system that the shared parts of protocols make. A lock word is its holder's tag, the log contains old
-//! bytes, and recovery is the one that all such logs use.
+//! Surveys 1981. A lock of this protocol has only one mode, so a reader's lock also keeps other readers away. This
+//! protocol is the simplest system that consists of the parts which protocols have in common. A lock word contains
+//! its holder's tag, the log contains old bytes, and recovery is the same as for all logs of old bytes.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -67,7 +67,8 @@ impl Described for TwoPhase {
 
 impl Structure for TwoPhase {
     async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-        // An entry whose record may be written keeps its lock here; a structural transaction has no entries.
+        // If an entry's record may be written, the field `lock` of the entry names a lock; a structural transaction
+        // has no entries.
         let writes =
             txn.entries.is_empty() || txn.entries.iter().any(|entry| entry.lock != NO_LOCK);
         if writes {

@@ -1,12 +1,12 @@
-//! Explicit leases: how a node counts its readers, and how a writer asks other nodes about readers. Where nodes are
+//! Explicit leases: how a node counts its readers, and how a writer asks other nodes about readers. If all nodes are
 //! in one process, the writer reads their counts directly. If nodes are in different processes, the writer sends
 //! messages.
 //!
-//! Invariants: a writer asks only after it holds all of its locks. The writer concludes that there are no readers
-//! only when every node incarnation that may read has said so. The incarnations that may read are all running
-//! members. The writer looks up the running members after it has taken its locks, while every ended incarnation is
-//! recovered. An incarnation that does not answer counts as reading, and the writer waits until its lease has ended.
-//! Incarnations that join later find the locks.
+//! Invariants: a writer asks about readers only after it holds all of its locks. The writer concludes that there are
+//! no readers only when every node incarnation that may read has said so. The incarnations that may read are all
+//! running members. The writer looks up the running members after it has taken its locks, while every ended
+//! incarnation is recovered. An incarnation that does not answer counts as reading, and the writer waits until its
+//! lease has ended. Incarnations that join later find the writer's locks.
 //!
 //! ```text
 //! request   {name u64}*                  reply   whether any transaction reads one of them u8
@@ -25,7 +25,7 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::rpc::Peer;
 use tarn_store::ids::Mode;
 
-/// For the explorer of every order, the part of a node's state to which a counter of readers belongs.
+/// The part of a node's state to which a counter of readers belongs. The explorer of every order needs this part.
 fn part(readers: &NodeReaders, place: usize) -> LocalPart {
     LocalPart { node: readers.id.slot, number: (place % usize::from(LOCAL_PARTS)) as u16 }
 }
@@ -37,8 +37,8 @@ impl Context {
         self.readers.is_some()
     }
 
-    /// Counts a transaction at all records that it reads and at which it is not yet counted. Call this function
-    /// before the READs are sent.
+    /// Counts the transaction at all records that it reads and at which it is not yet counted. The caller calls this
+    /// function before it sends the READs.
     pub(crate) fn enter_reading(&self, txn: &mut Txn) {
         let Some(its) = &self.readers else { return };
         let (node, Txn { entries, reading, .. }) = (&its.node, txn);
@@ -51,7 +51,7 @@ impl Context {
         node.told();
     }
 
-    /// Counts a transaction at the nodes of ordered indexes that its next round reads.
+    /// Counts the transaction at the nodes of ordered indexes that its next round reads.
     pub(crate) fn enter_nodes(&self, txn: &mut Txn) {
         let Some(its) = &self.readers else { return };
         let (node, Txn { ordered, reading, .. }) = (&its.node, txn);
@@ -73,7 +73,7 @@ impl Context {
         reading.places.push(place as u32);
     }
 
-    /// Removes a transaction from the counts. Its window has closed, or will never close.
+    /// Removes a transaction from the counts of readers, because its window has closed or will never close.
     #[inline]
     pub(crate) fn leave_reading(&self, txn: &mut Txn) {
         if !txn.reading.places.is_empty() {
@@ -90,7 +90,7 @@ impl Context {
         }
     }
 
-    /// Reports the change of a count to the explorer, and charges virtual time.
+    /// Reports the change of a count to the explorer, and charges virtual time for the change.
     #[inline]
     fn counted_in(&self, node: &NodeReaders, place: usize) {
         if node.transport == Transport::Direct {
@@ -102,8 +102,8 @@ impl Context {
     }
 
     /// Asks other nodes about readers, if nodes communicate by messages. The caller holds all of its locks, and has
-    /// time until it writes. The thread repeats a message for at most `within`, which is the lease. After that time
-    /// the writer needs no answer.
+    /// time until it writes. The thread repeats a message for at most the time `within`, which is the length of the
+    /// lease. After that time the writer needs no answer.
     pub(crate) fn ask_readers(&self, txn: &mut Txn, within: Nanos) {
         let Some(its) = self.readers.as_ref().filter(|its| its.has_messages()) else { return };
         its.look_around(&*self.database().membership, &self.database().lease_desk);
@@ -121,7 +121,7 @@ impl Context {
         }
     }
 
-    /// Whether no transaction reads the records that this transaction has locked and is about to write. A node that
+    /// Whether no transaction reads the records that this transaction has locked and will write next. A node that
     /// does not answer counts as reading.
     pub(crate) async fn nobody_reads(&self, txn: &mut Txn) -> bool {
         let Some(its) = &self.readers else { return false };
@@ -133,14 +133,14 @@ impl Context {
         }
         match its.node.transport {
             Transport::Own | Transport::Near | Transport::Direct => self.looked_around(its, txn),
-            // A node to which no question could be sent may have left since. In that case no question was sent at
-            // all.
+            // A node may have been unable to receive a question, and may have left since. Then the writer sent no
+            // question to any node.
             Transport::Rpc if !txn.reading.has_asked => false,
             Transport::Rpc => self.all_deny(its, &mut txn.reading).await,
         }
     }
 
-    /// Reads each other node's counts. Returns whether none of them has a reader.
+    /// Reads each other node's counts. Returns whether none of these nodes has a reader.
     fn looked_around(&self, its: &ThreadReaders, txn: &Txn) -> bool {
         let others = its.others.borrow();
         let mut all = others.iter().flat_map(|others| &others.all).flatten();
@@ -151,7 +151,7 @@ impl Context {
         !all.any(reads)
     }
 
-    /// Whether a node whose counts this thread can read directly has a reader of any of the records.
+    /// Whether any of the records has a reader on a node whose counts this thread can read directly.
     fn reads_here(&self, readers: &NodeReaders, txn: &Txn) -> bool {
         if self.port.charges() {
             written(txn).for_each(|_| self.port.charge(Cost::LocalLookup));
@@ -168,7 +168,8 @@ impl Context {
         })
     }
 
-    /// Processes the answers, until one answer reports a reader. Returns whether no answer reports a reader.
+    /// Processes the answers of other nodes until one answer reports a reader. Returns whether no answer reports a
+    /// reader.
     async fn all_deny(&self, its: &ThreadReaders, reading: &mut Reading) -> bool {
         poll_fn(|waiting| {
             // A coroutine that waits must itself process messages, because the thread's service may not run before

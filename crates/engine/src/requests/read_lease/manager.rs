@@ -1,13 +1,13 @@
-//! The lease manager: it adjusts the length of leases to how long transactions take, and monitors the clocks that
-//! leases rely on.
+//! The lease manager: it adjusts the length of leases to how long transactions take, and monitors the clocks on which
+//! leases rely.
 //!
 //! Invariants: each node that may receive a request from the manager, or become the manager, runs
 //! [`LeaseKeeper::run`]. At most one of these nodes is the manager; the membership service chooses it. The manager
 //! stores nothing on which other nodes rely. The members keep the counts, the membership service keeps the lease word
-//! of record, and acknowledgements alone drive a change forward. So a manager that dies in the middle of a change
-//! leaves nothing to repair, and its successor begins by gathering the counts itself. Two managers may exist at the
-//! same time, one of them expelled without knowing it. Two managers at the same time are just two members that
-//! request changes.
+//! of record, and acknowledgements alone continue a change. So if a manager dies in the middle of a change, nothing
+//! needs repair. The next manager begins by gathering the counts itself. Two managers may exist at the same time, if
+//! one of them was expelled and does not know it yet. Two managers at the same time are just two members that request
+//! changes.
 //!
 //! ```text
 //! request   empty                                  reply   how far the node's clock has run u64 | {place u8, count u64}*
@@ -29,11 +29,11 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rpc::{Answer, HandlerId, Peer, Rpc, RpcConfig};
 
-/// The number of the handler that returns a node's counts. The handler STAMP has a smaller number.
+/// The number of the handler that returns a node's counts. The handler `STAMP` has a smaller number.
 pub const DELAYS: HandlerId = HandlerId(9);
-/// How often a keeper checks for calls, and reads the lease word of record.
+/// The interval at which a keeper checks for calls, and reads the lease word of record.
 const LOOK_AGAIN: Nanos = Nanos(20_000);
-/// How often a keeper checks while it waits for an answer or an acknowledgement.
+/// The interval at which a keeper checks while it waits for an answer or an acknowledgement.
 const LOOK_SOON: Nanos = Nanos(1_000);
 /// The number of datagrams that a keeper processes in one step.
 const BUDGET: usize = 64;
@@ -42,7 +42,7 @@ const BUDGET: usize = 64;
 pub struct LeaseKeeper {
     cx: Rc<Context>,
     policy: LeasePolicy,
-    /// The messages to other nodes, and the number of the thread that each node answers on. `None` if all nodes are
+    /// The messages to other nodes, and the number of the thread that answers on each node. `None` if all nodes are
     /// in one process.
     rpc: Option<(Rpc, u16)>,
 }
@@ -54,7 +54,7 @@ struct Memory {
     clocks: ClockMonitor,
 }
 
-/// The result of one round of questions to all members.
+/// The result of one round in which the manager asks all members.
 #[derive(Default)]
 struct Look {
     counted: BTreeMap<NodeId, Delays>,
@@ -62,8 +62,8 @@ struct Look {
 }
 
 impl LeaseKeeper {
-    /// Creates the keeper of a node in one process with all other nodes. `None` if the length of leases is not
-    /// adjusted, or there are no leases.
+    /// Creates the keeper of a node that is in one process with all other nodes. `None` if the length of leases is
+    /// not adjusted, or there are no leases.
     pub fn near(cx: Rc<Context>) -> Option<LeaseKeeper> {
         let policy = cx.database().membership.read_lease_policy()?;
         cx.node.delays()?;
@@ -71,7 +71,7 @@ impl LeaseKeeper {
     }
 
     /// Creates the keeper of a node that calls the other nodes through this thread's messages. The messages of this
-    /// thread serve no other purpose. Each keeper calls the threads with its own thread number.
+    /// thread serve no other purpose. On each other node, a keeper calls the thread that has its own thread number.
     pub fn apart(cx: Rc<Context>, config: RpcConfig) -> Option<LeaseKeeper> {
         let keeper = LeaseKeeper::near(cx)?;
         let thread = keeper.cx.port.endpoint().thread;
@@ -115,7 +115,8 @@ impl LeaseKeeper {
         self.cx.node.read_lease();
     }
 
-    /// Makes one round of the manager: it gathers the counts, and adjusts the lease or expels members.
+    /// Makes one round of the manager: the manager gathers the counts, and adjusts the lease length or expels
+    /// members.
     async fn manage(&self, memory: &mut Memory, goes_on: &impl Fn() -> bool) {
         let (database, drift) = (self.cx.database(), self.cx.port.drift());
         let (membership, desk) = (&database.membership, &database.lease_desk);
@@ -155,8 +156,8 @@ impl LeaseKeeper {
         look
     }
 
-    /// Requests the counts of one node; `None` if the node does not answer in time. The manager requests these counts
-    /// again in the next round.
+    /// Requests the counts of one node; `None` if the node does not answer in time. The manager then requests the
+    /// counts of that node again in the next round.
     async fn ask(
         &self,
         rpc: &Rpc,
@@ -182,7 +183,7 @@ impl LeaseKeeper {
         Delays::decode(counted)
     }
 
-    /// Requests another lease length, and waits until all members have acknowledged the word with that length.
+    /// Requests another lease length, and waits until all members have acknowledged the lease word with that length.
     async fn adjust(
         &self,
         (from_ns, to_ns): (u32, u32),

@@ -1,6 +1,6 @@
 //! The use of readers' leases: which transactions read, how long transactions take, and which clocks drift too far.
 //!
-//! Invariant: the rule that makes leases safe is in [`crate::cluster::lease`].
+//! Invariant: the module [`crate::cluster::lease`] contains the rule that makes leases safe.
 
 pub(crate) mod explicit;
 pub mod manager;

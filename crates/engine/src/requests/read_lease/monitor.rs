@@ -1,18 +1,18 @@
 //! Finds clocks that drift too far: it compares the rates of the members' clocks, by two readings of each clock.
 //!
 //! Invariants: the monitor never reports a clock that differs from the reference by less than [`OFF_PERCENT`] of the
-//! believed drift, however slow messages are. The reason is that a reading is known to lie between two readings of
-//! the asking node's own clock. The monitor reports a clock that differs by all of the believed drift as soon as
-//! message delays are short against the time between two readings. Then the remaining part of the drift exceeds the
-//! uncertainty of the rates.
+//! believed drift, however slow messages are. The reason is that each reading certainly lies between two readings of
+//! the asking node's own clock. The monitor also reports a clock that differs by all of the believed drift, as soon
+//! as message delays are short against the time between two readings. Then the difference between [`OFF_PERCENT`] and
+//! all of the drift exceeds the uncertainty of the rates.
 //!
-//! Leases rely on rates alone: readers trust `lease·(1 − ρ)`, writers wait `lease·(1 + ρ)`, each by its own clock. So
-//! two clocks may differ by almost 2ρ (docs/fault-model.md). Two clocks that differ from one reference by 0.8ρ differ
-//! from each other by 1.6ρ. The reference is the clock with the median rate, since the asking node's own clock may be
-//! the one that drifts too far. If two clocks are in the middle, the reference is the one nearer to the asking node's
-//! clock. The compared value is the time that a clock has advanced. An interval that holds the true time
-//! ([`tarn_fabric::port::Port::clock`]) would not serve, because it is computed from the same clock, and allows for
-//! the believed drift.
+//! Leases rely on clock rates alone: readers trust `lease·(1 − ρ)`, writers wait `lease·(1 + ρ)`, each by its own
+//! clock. So two clocks may differ by almost 2ρ (docs/fault-model.md). Two clocks that differ from one reference by
+//! 0.8ρ differ from each other by 1.6ρ. The reference is the clock with the median rate, since the asking node's own
+//! clock may be the clock that drifts too far. If two clocks are in the middle, the reference is the one nearer to
+//! the asking node's clock. The monitor compares the time by which each clock has advanced. The monitor cannot use an
+//! interval that contains the true time ([`tarn_fabric::port::Port::clock`]). Such an interval is computed from the
+//! same clock, and already allows for the believed drift.
 
 use std::collections::BTreeMap;
 use tarn_fabric::address::NodeId;
@@ -27,15 +27,15 @@ const BILLION: i128 = 1_000_000_000;
 /// One reading of a member's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sighting {
-    /// The asking node's clock before the member's clock was read.
+    /// The reading of the asking node's clock before the member's clock was read.
     pub before: Nanos,
     /// The reading of the member's clock.
     pub shown: Nanos,
-    /// The asking node's clock after the member's clock was read.
+    /// The reading of the asking node's clock after the member's clock was read.
     pub after: Nanos,
 }
 
-/// How much faster than the asking node's clock a clock runs, in parts per billion: between these two bounds.
+/// Two bounds on how much faster a clock runs than the asking node's clock, in parts per billion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rate {
     low: i128,
@@ -46,7 +46,7 @@ impl Rate {
     /// The rate of the asking node's own clock.
     const OWN: Rate = Rate { low: 0, high: 0 };
 
-    /// The rate between two readings; `None` if no time passed between them.
+    /// The rate of a clock between two readings; `None` if no time passed between them.
     fn of(first: Sighting, last: Sighting, tick_ns: u32) -> Option<Rate> {
         let tick = i128::from(tick_ns);
         let apart = |from: Nanos, to: Nanos| i128::from(to.0) - i128::from(from.0);
@@ -68,7 +68,7 @@ impl Rate {
     }
 }
 
-/// One asking node's readings of the other nodes' clocks. A new manager begins without readings.
+/// The readings of other nodes' clocks that one asking node has made. A new manager begins without readings.
 #[derive(Clone, Default, Debug)]
 pub struct ClockMonitor {
     first: BTreeMap<NodeId, Sighting>,
@@ -84,7 +84,7 @@ impl ClockMonitor {
         seen: &BTreeMap<NodeId, Sighting>,
     ) -> Vec<NodeId> {
         if drift.ppm() == 0 {
-            // The nodes share one clock, or the fabric has no clock.
+            // All nodes share one clock, or the fabric has no clock.
             return Vec::new();
         }
         self.first.retain(|node, _| seen.contains_key(node));
@@ -128,14 +128,14 @@ mod tests {
         NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
     }
 
-    /// The reading at true time `at` of a clock that gains `ppm` parts in a million.
+    /// The reading at true time `at` of a clock that gains `ppm` parts per million.
     fn shows(at: u64, ppm: i64) -> Nanos {
         Nanos((i128::from(at) * i128::from(1_000_000 + ppm) / 1_000_000) as u64)
     }
 
     /// Reads these clocks once a second for a minute, with messages that take `way_ns` in each direction. The first
-    /// clock is the asking node's. Returns the first second in which the monitor reported a node, and the reported
-    /// nodes.
+    /// clock is the asking node's clock. Returns the first second in which the monitor reported a node, and the
+    /// reported nodes.
     fn watch(ppm: &[i64], way_ns: u64) -> Option<(u64, Vec<NodeId>)> {
         let drift = Drift::new(BELIEVED_PPM, 1).expect("below a million");
         let mut monitor = ClockMonitor::default();
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn slow_messages_need_more_looks_but_name_the_clock() {
-        // A round trip of 20 ms is 20,000 ppm of a second. Sixty readings are too few to notice 900 ppm; the second
-        // reading notices 500,000 ppm.
+        // A round trip of 20 ms is 20,000 ppm of a second. Sixty readings are too few to detect a drift of 900 ppm.
+        // The second reading detects a drift of 500,000 ppm.
         assert_eq!(watch(&[0, 0, 900], 10_000_000), None);
         assert_eq!(watch(&[0, 0, 500_000], 10_000_000), Some((2, vec![node(2)])));
         let (second, named) = watch(&[0, 0, 2_000], 1_000_000).expect("in a minute");

@@ -1,5 +1,5 @@
-//! Load balancing by each node: it publishes its own load, reads the other nodes' loads, and gives its hottest shard
-//! away when the rule says so.
+//! Load balancing by each node: a node publishes its own load and reads the other nodes' loads. When the rule says
+//! so, the node gives its hottest shard away.
 //!
 //! Invariants: in every interval a node writes its own load word in the memory pool and reads the load words of other
 //! nodes, in one round. A load word is never torn, since it is a single word. A node ignores a load word that does
@@ -24,10 +24,10 @@ use tarn_store::placement::catalog::SUPERBLOCK_BYTES;
 use tarn_store::placement::shard_map::ShardId;
 
 const WORDS_AT: u64 = 1_024;
-/// The number of compute nodes that can take part: the nodes of the first slots.
+/// The greatest number of compute nodes that can take part: the nodes of the first slots.
 pub const NODES_MAX: usize = ((SUPERBLOCK_BYTES - WORDS_AT) / 8) as usize;
 
-/// The longest time that the coroutine sleeps in one step.
+/// The longest time that the balancing coroutine sleeps in one step.
 const STEP: Nanos = Nanos(1_000_000);
 
 const LATENCY_BITS: u32 = 36;
@@ -40,7 +40,7 @@ fn word_at(slot: NodeSlot) -> Address {
 /// The word that a node publishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Published {
-    /// The number of times that the node has published.
+    /// The number of times that the node has published its load.
     count: u16,
     incarnation: Incarnation,
     latency_ns: u64,
@@ -103,7 +103,8 @@ impl Balancer {
         Ok(latencies)
     }
 
-    /// Applies the rule after one interval. Returns the shard to give away and its receiver, if the rule says so.
+    /// Applies the rule after one interval. If the rule says that a shard should move, returns the shard and its
+    /// receiver.
     async fn interval(
         &mut self,
         cx: &Context,
@@ -124,13 +125,12 @@ impl Balancer {
     }
 }
 
-/// Publishes this node's load every interval, and moves its hottest shard when it is overloaded, until `stop` returns
-/// true. One coroutine of each of the first `nodes` slots runs this function. The function calls `report` for each
-/// move.
+/// Publishes this node's load every interval, and moves its hottest shard when the node is overloaded, until `stop`
+/// returns true. One coroutine of each of the first `nodes` slots runs this function. The function calls `report` for
+/// each move.
 ///
-/// # Panics
-/// If there are not 1 to [`NODES_MAX`] nodes, if this node is not one of them, or if `terms` are invalid. Each would
-/// be a bug of the caller.
+/// If there are not 1 to [`NODES_MAX`] nodes, if this node is not one of them, or if `terms` are invalid. Each of
+/// these errors would be a bug of the caller.
 pub async fn balance(
     cx: &Context,
     nodes: usize,
@@ -148,12 +148,12 @@ pub async fn balance(
     while !stop() && membership.is_member(cx.node.id) {
         let now = cx.port.now();
         if now < next {
-            // Sleep in short steps, so that the function ends soon after `stop` returns true.
+            // The coroutine sleeps in short steps, so that the function ends soon after `stop` returns true.
             cx.port.sleep((next - now).min(STEP)).await;
             continue;
         }
         next = now + terms.interval;
-        // If the round of verbs fails, skip this interval.
+        // If the round of verbs fails, the node skips this interval.
         let Ok(Some((shard, to))) = balancer.interval(cx, terms).await else { continue };
         let came = move_shard(cx, shard, to, terms.patience).await;
         report(shard, to, came).await;

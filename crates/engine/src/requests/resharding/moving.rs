@@ -4,13 +4,14 @@
 //! shard's locks. The owner gives the shard away only when no transaction holds a lock of the shard. The owner's
 //! greatest timestamp reaches the receiver before the shard does. So each later holder of a lock knows the commit
 //! timestamps of all earlier holders. Each change is a compare-and-set in the record; a message changes nothing
-//! (L11). A move that fails, or whose future is dropped, leaves the shard open at its owner. So transactions find the
+//! (L11). If a move fails or its future is dropped, the shard is open at its owner again. So transactions find the
 //! locks that are still held at the owner.
 //!
-//! A move waits for holders of locks and does not abort them. In the paper's text the old owner aborts holders that
-//! take longer than 10 ms. Such a holder may be past C1, and its writes then overwrite those of the next holder
-//! (L17). A request to the holder to abort would gain little, because a transaction ends within some rounds, and its
-//! work would be lost. So after that time the owner takes the move back, and tries it again when the rule says so.
+//! A move waits for the holders of locks and does not abort them. In the paper's text the old owner aborts holders
+//! that take longer than 10 ms. Such a holder may have passed its commit point C1, and its writes then overwrite the
+//! writes of the next holder (L17). The old owner could request the holder to abort, but a transaction ends within
+//! some rounds anyway, and an abort would waste its work. So after that time the owner takes the move back. The owner
+//! tries the move again when the rule says so.
 //!
 //! Deaths: if the owner's incarnation ends, the map immediately changes the shard's state to `Recovering`, whatever
 //! the state was before. The heirs get the shard by the two barriers of docs/sharding.md. If the receiver's
@@ -28,7 +29,7 @@ use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
 /// How long a waiting coroutine sleeps before it checks again.
 const LOOK_EVERY: Nanos = Nanos(1_000);
-/// The time after which the planted bug sends TRANSFER again.
+/// The time after which a planted bug sends TRANSFER a second time.
 const TWICE_AFTER: Nanos = Nanos(60_000);
 
 /// The result of a move.
@@ -41,20 +42,20 @@ pub enum Move {
         /// When the record named the receiver as the owner, by this node's clock.
         given_at: Nanos,
     },
-    /// The shard stays: the holders of its locks took too long, the receiving node did not answer, or that node is
-    /// no member. The shard stays with its owner.
+    /// The shard stays with its owner. The reason is that the holders of its locks took too long, the receiving node
+    /// did not answer, or the receiving node is not a member.
     TakenBack,
-    /// This node did not own the shard, or the receiver already has it.
+    /// This node did not own the shard, or the receiver already owns it.
     NotOurs,
     /// This node's incarnation has ended, and its heirs get its shards.
     Lost,
 }
 
-/// A closed shard. Dropping this value opens the shard again at its owner, unless the shard was given away.
+/// A closed shard. Dropping this value opens the shard again at its owner, unless the owner has given the shard away.
 struct Closed<'a> {
     cx: &'a Context,
     shard: ShardId,
-    /// The record's entry of the shard; `None` after the shard was given away.
+    /// The entry of the shard in its record; `None` after the owner has given the shard away.
     entry: Option<ShardEntry>,
 }
 
@@ -68,7 +69,7 @@ impl<'a> Closed<'a> {
         Some(Closed { cx, shard, entry: Some(closed) })
     }
 
-    /// Gives the shard away. Returns whether the receiver has it now.
+    /// Gives the shard to the node `to`. Returns whether that node has the shard now.
     fn give(mut self, to: NodeId) -> bool {
         let entry = self.entry.expect("the shard is closed");
         let is_given = change(self.cx, self.shard, entry, entry.next(to, ShardState::Open));
@@ -88,7 +89,7 @@ impl Drop for Closed<'_> {
     }
 }
 
-/// Changes the shard's record, and updates the node's view. Returns whether the change was made.
+/// Changes the shard's record, and updates the node's view of the shard map. Returns whether the change was made.
 fn change(cx: &Context, shard: ShardId, from: ShardEntry, to: ShardEntry) -> bool {
     let membership = &cx.database().membership;
     let made = membership.change_shard(cx.node.id, shard, from, to) == ShardChange::Made;
@@ -128,12 +129,12 @@ fn is_member(cx: &Context, node: NodeId) -> bool {
     cx.database().membership.is_member(node)
 }
 
-/// Whether the move can still succeed.
+/// Whether the move of the shard can still succeed.
 fn goes_on(cx: &Context, to: NodeId, until: Nanos) -> bool {
     cx.port.now() < until && is_member(cx, to) && is_member(cx, cx.node.id)
 }
 
-/// Waits until no lock of the shard is held. Returns whether that happened in time.
+/// Waits until no transaction holds a lock of the shard. Returns whether all these locks were released in time.
 async fn drain(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
     let services = cx.node_services();
     if services.options().planted_move == Some(Planted::Forced) {

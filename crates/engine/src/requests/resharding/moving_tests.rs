@@ -1,8 +1,8 @@
 //! Tests of a shard's move, step by step, and of the events that may happen between the steps.
 //!
-//! Invariants checked: a move waits for holders of locks, at the owner and at other nodes, and no transaction gets a
-//! lock meanwhile. A move that fails leaves the shard open at its owner. A death of the owner or the receiver leaves
-//! at most one owner.
+//! Invariants checked: a move waits for the holders of the shard's locks, on the owner and on other nodes. No
+//! transaction gets a lock of the shard meanwhile. A move that fails leaves the shard open at its owner. If the owner
+//! or the receiver dies, the shard has at most one owner.
 
 use super::{Move, move_shard};
 use crate::cluster::membership::{Claim, Heirs, Reopening};
@@ -27,7 +27,7 @@ fn entry(nodes: &[Context]) -> ShardEntry {
 }
 
 fn locked(nodes: &[Context], by: usize) -> Result<LockSet, Failure> {
-    // Let all earlier messages arrive, so that all nodes have read the map.
+    // All earlier messages arrive here, so that all nodes have read the map.
     (0..100).for_each(|_| nodes.iter().for_each(Context::serve));
     let mut set = LockSet::default();
     set.ask(&nodes[by], LockName::row(0, 7), SHARD, LockMode::Write);
@@ -133,8 +133,8 @@ fn a_receiver_that_dies_gets_nothing() {
     }
 }
 
-/// The owner dies after each step of the move. The heirs get the shard by the two barriers, like any other shard of
-/// the dead owner.
+/// Tests a death of the owner after each step of the move. The heirs get the shard by the two barriers, like any
+/// other shard of the dead owner.
 #[test]
 fn heirs_get_a_shard_whose_owner_dies_while_moving_it() {
     for transport in TRANSPORTS {

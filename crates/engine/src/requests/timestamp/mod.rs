@@ -1,17 +1,18 @@
 //! Timestamps: the order of commits, for protocols that keep several versions of a record.
 //!
 //! Invariants, for every source and any crash:
-//! - Each commit timestamp is given only once. A commit timestamp is above all timestamps that were given, and all
-//!   timestamps that [`Timestamps::start`] returned, before the commit requested it.
+//! - Each commit timestamp is given only once. A commit timestamp is above all timestamps that were given before the
+//!   commit requested it. A commit timestamp is also above all timestamps that [`Timestamps::start`] had returned by
+//!   then.
 //! - A start timestamp is at least as great as the timestamp of every transaction that was acknowledged before the
 //!   start was requested. A reader with start timestamp S sees the versions at S and below. A transaction that
 //!   requests a timestamp after the reader has S gets a timestamp above S. So the state that the reader sees never
 //!   changes again.
 //! - [`Timestamps::known`] is a Lamport clock (Lamport, "Time, clocks, and the ordering of events in a distributed
-//!   system", CACM 1978): the greatest timestamp that the node has seen. A node that releases a lock sends its clock
-//!   value along, and the node that gets the lock [observes](Timestamps::observe) the value. So after a grant the
-//!   clock is at least the timestamp of each earlier holder. A commit timestamp is above the value of its node's
-//!   clock at the time of the request.
+//!   system", CACM 1978): the greatest timestamp that the node has seen. A node that releases a lock also sends its
+//!   clock value. The node that gets the lock [observes](Timestamps::observe) the value. So after a grant the clock
+//!   is at least the timestamp of each earlier holder. A commit timestamp is above the value of its node's clock at
+//!   the time of the request.
 //!
 //! LOTUS takes timestamps from "a scalable timestamp service in the compute pool" (paper, §5). docs/timestamps.md
 //! lists the errors that a restart of such a service must avoid. FORD takes no timestamps.
@@ -29,8 +30,8 @@ use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::error::FabricError;
 use tarn_store::ids::{Failure, Timestamp};
 
-/// The address of the timestamp words in the pool: group 0's superblock page, in the line after the stamp of the
-/// plan. The first word is the counter of [`Timestamps::Pool`] or the bound of a service, and the second word is the
+/// The address of the timestamp words in the memory pool: group 0's superblock page, in the line after the stamp of
+/// the plan. The first word is the counter of [`Timestamps::Pool`] or the bound of a service. The second word is the
 /// view of that bound.
 pub fn pool_word() -> Address {
     Address::new(GroupId(0), 64)
@@ -44,8 +45,8 @@ impl Context {
 }
 
 impl Timestamps {
-    /// The greatest timestamp that the node has seen. The returned timestamp is below every timestamp that one of the
-    /// node's transactions requests from now on. The function sends no message.
+    /// The greatest timestamp that the node has seen. The returned timestamp is below every timestamp that a
+    /// transaction of the node requests from now on. The function sends no message.
     #[inline]
     pub fn known(&self, cx: &Context) -> Timestamp {
         match self {
@@ -64,8 +65,8 @@ impl Timestamps {
         }
     }
 
-    /// A timestamp that is not below the timestamp of any transaction that was acknowledged before this call. All
-    /// timestamps that are requested after the call has returned are above it.
+    /// A start timestamp: it is not below the timestamp of any transaction that was acknowledged before this call.
+    /// All timestamps that are requested after the call has returned are above it.
     ///
     /// # Errors
     /// The fabric's errors.
@@ -81,8 +82,8 @@ impl Timestamps {
         Ok(start)
     }
 
-    /// A timestamp above all timestamps that this database gave before this call. No other call gets the same
-    /// timestamp.
+    /// A commit timestamp: it is above all timestamps that this database gave before this call. No other call gets
+    /// the same timestamp.
     ///
     /// # Errors
     /// The fabric's errors. In that case, a timestamp may have been used up without being given.
@@ -100,8 +101,8 @@ impl Timestamps {
         Ok(commit)
     }
 
-    /// Takes timestamps until one is late enough; every later timestamp is late enough too. A counter in the pool
-    /// whose memory node is gone gives no timestamps any more. The timestamps of the next configuration are above all
+    /// Takes commit timestamps until `is_late` returns true for one of them. If the memory node with the counter is
+    /// dead, the counter gives no timestamps any more. The timestamps of the next configuration are above all
     /// timestamps of this configuration.
     ///
     /// # Errors
@@ -126,7 +127,7 @@ impl Timestamps {
     }
 
     /// Waits until the next timestamp of every node is above `given`. A transaction with this timestamp waits before
-    /// it is acknowledged or releases a lock; a recovering node waits before it releases the transaction's locks. The
+    /// it is acknowledged or releases a lock. A recovering node waits before it releases the transaction's locks. The
     /// function returns immediately unless timestamps are taken from clocks.
     #[inline]
     pub async fn wait_out(&self, cx: &Context, given: Timestamp) {

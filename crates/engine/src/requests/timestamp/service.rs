@@ -3,14 +3,15 @@
 //! Invariants:
 //! - The service gives no timestamp at or above its *bound*. The service writes a bound to every copy of
 //!   [`super::pool_word`] before it uses the bound. The service writes the primary first and then the other copies,
-//!   so that a copy that is being filled has the bound in the end as well.
-//! - A succeeding service begins at the greatest bound of any live copy. Before that, no member accepts timestamps of
-//!   earlier services any more ([`Membership::succeed_timestamper`]), and no earlier service can write to memory. So
-//!   the succeeding service begins above all timestamps that were ever given. (Deviation L20: a service that simply
-//!   continues to count after a restart gives timestamps twice.)
+//!   so that a copy that is being filled finally has the bound as well.
+//! - A succeeding service begins at the greatest bound of any live copy. Before that, members stop accepting
+//!   timestamps of earlier services ([`Membership::succeed_timestamper`]), and no earlier service can write to
+//!   memory. So the succeeding service begins above all timestamps that were ever given. (Deviation L20: a service
+//!   that simply continues to count after a restart gives timestamps twice.)
 //!
-//! A window is 2^20 timestamps. The service extends it when half of it is used up, with one WRITE to each copy for
-//! half a million commits. A restart loses the unused rest of the window, which has no effect.
+//! A window is a range of 2^20 timestamps. The service extends its window when half of it is used up. Such an
+//! extension takes one WRITE to each copy for half a million commits. A restart loses the unused rest of the window,
+//! which has no effect.
 //!
 //! ```text
 //! request   how many u32: 0 to start               reply   since u64 | first u64: 0 if none can be given now
@@ -31,7 +32,7 @@ use tarn_fabric::round::Round;
 use tarn_fabric::rpc::{Answer, Request};
 use tarn_store::ids::{Failure, Timestamp, ViewNumber};
 
-/// How often the service checks whether its window is used up, or whether it may begin.
+/// The interval at which the service checks whether its window is used up, or whether it may begin to serve.
 const LOOK_AGAIN: Nanos = Nanos(20_000);
 
 /// The options of a timestamp service.
@@ -39,8 +40,8 @@ const LOOK_AGAIN: Nanos = Nanos(20_000);
 pub struct ServiceConfig {
     /// The number of timestamps that one bound allows.
     pub window: u64,
-    /// **Breaks the contract**: a service begins where a fresh one would, and fences no predecessor. Tests use this
-    /// flag to prove that they detect the bug.
+    /// **Breaks the contract**: a service begins at the timestamp where a fresh service would, and fences no
+    /// predecessor. Tests use this flag to prove that they detect the bug.
     #[doc(hidden)]
     pub planted_unfenced: bool,
 }
@@ -51,7 +52,7 @@ impl Default for ServiceConfig {
     }
 }
 
-/// The state that the cores of one timestamp service share.
+/// The counter and the bound that the cores of one timestamp service share.
 #[derive(Debug, Default)]
 struct Count {
     /// The next timestamp to be given.
@@ -77,7 +78,7 @@ pub struct StampService {
     config: ServiceConfig,
 }
 
-/// Counts as a running transaction try while it exists, so that the configuration does not change.
+/// While this value exists, it counts as a running try of a transaction, so that the configuration does not change.
 struct Busy<'a>(&'a Context);
 
 impl Drop for Busy<'_> {
@@ -87,10 +88,9 @@ impl Drop for Busy<'_> {
 }
 
 impl StampService {
-    /// Creates a service that does not serve yet.
+    /// Creates a timestamp service that does not serve yet.
     ///
-    /// # Panics
-    /// If the window is empty.
+    /// If the service's window is empty.
     pub fn new(config: ServiceConfig) -> StampService {
         assert!(config.window > 1, "a window of at least 2 timestamps");
         StampService { count: Arc::default(), config }
@@ -123,14 +123,14 @@ impl StampService {
         }
     }
 
-    /// Whether the service gives timestamps now.
+    /// Whether the timestamp service gives timestamps now.
     pub fn serves(&self) -> bool {
         self.count.bound.load(Ordering::Acquire) > 0
     }
 
     /// Serves on the node of `cx`, as soon as the membership service allows it, until that node's incarnation has
-    /// ended or `goes_on` returns false. The service first succeeds the previous service, and then extends its own
-    /// bound when needed.
+    /// ended or `goes_on` returns false. The service first succeeds the previous service. The service then extends
+    /// its own bound when needed.
     pub async fn run(&self, cx: &Context, goes_on: impl Fn() -> bool) {
         while goes_on() && cx.database().membership.is_member(cx.node.id) {
             let done = match self.serves() {
@@ -151,7 +151,7 @@ impl StampService {
         bound.load(Ordering::Acquire).saturating_sub(next.load(Ordering::Acquire))
     }
 
-    /// Succeeds the previous service, if no node serves.
+    /// Succeeds the previous service, if no other node serves.
     async fn begin(&self, cx: &Context) -> Result<(), Failure> {
         let membership = &cx.database().membership;
         let Succession::Granted { since, before } = membership.succeed_timestamper(cx.node.id)
@@ -160,7 +160,7 @@ impl StampService {
             return Ok(());
         };
         self.count.since.store(since.0, Ordering::Release);
-        // Start above the timestamps that this process's counter gave before there was a service.
+        // The service starts above the timestamps that this process's counter gave before a service existed.
         let mut given = cx.database().counter.last().0 + 1;
         if !self.config.planted_unfenced {
             let _busy = self.enter(cx).await?;
@@ -173,7 +173,7 @@ impl StampService {
         self.extend(cx).await
     }
 
-    /// Writes a bound beyond the present bound to memory, then allows the timestamps below it.
+    /// Writes a bound beyond the present bound to memory, then allows the timestamps below the new bound.
     async fn extend(&self, cx: &Context) -> Result<(), Failure> {
         let _busy = self.enter(cx).await?;
         let Count { next, bound, since } = &*self.count;
@@ -191,7 +191,7 @@ impl StampService {
         Ok(())
     }
 
-    /// Enters the open configuration. The set of copies does not change while the result exists.
+    /// Enters the open configuration. While the result exists, the set of copies does not change.
     async fn enter<'a>(&self, cx: &'a Context) -> Result<Busy<'a>, Failure> {
         while !cx.enter() {
             cx.adopt(None).await?;
@@ -200,7 +200,7 @@ impl StampService {
     }
 }
 
-/// The greatest bound at any live copy.
+/// Reads the greatest bound at any live copy.
 async fn read_bound(cx: &Context, since: ViewNumber) -> Result<u64, Failure> {
     let mut bound = 0;
     for copy in cx.groups.whole().counted(pool_word()) {
@@ -209,8 +209,8 @@ async fn read_bound(cx: &Context, since: ViewNumber) -> Result<u64, Failure> {
         cx.port.execute(&mut round).await?;
         let [found, of] = *round.array::<2>(at);
         if of > since.0 {
-            // Another service has succeeded this one since: this node's incarnation has ended, and learns this fact
-            // late.
+            // Another service has succeeded this service since then. So this node's incarnation has ended, and the
+            // node learns of its end only now.
             return Err(cx.port.note_failure(FabricError::Fenced).into());
         }
         bound = bound.max(found);

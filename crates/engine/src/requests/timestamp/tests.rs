@@ -1,8 +1,8 @@
 //! Tests of the guarantees of every source of timestamps, on the local backend.
 //!
 //! Invariant checked, in one run in which each transaction is acknowledged before the next one requests a timestamp:
-//! commit timestamps ascend. Each start timestamp is at least the last acknowledged timestamp, and below the next one
-//! given.
+//! commit timestamps ascend. Each start timestamp is at least the last acknowledged timestamp, and below the next
+//! timestamp that is given.
 
 use super::pool_word;
 use crate::cluster::membership::EmbeddedMembership;
@@ -71,7 +71,7 @@ fn commits_ascend_and_starts_lie_between_them() {
     }
 }
 
-/// A node that gets a lock learns the greatest timestamp of the lock's earlier holders, without a message.
+/// Tests that a node that gets a lock learns the greatest timestamp of the lock's earlier holders, without a message.
 #[test]
 fn a_timestamp_that_a_node_has_seen_bounds_its_next_commit() {
     for make in sources() {

@@ -1,6 +1,6 @@
 //! The meaning of the words of a lock bucket.
 //!
-//! Invariant: a slot is free exactly if its word is 0. So a thread that releases the last hold stores only a 0.
+//! Invariant: a slot is free if and only if its word is 0. So a thread that releases the last hold stores only a 0.
 //! (Layout: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks". We add a bit to the
 //! bucket's header, and spill buckets.)
 //!
@@ -12,7 +12,7 @@
 //! spill    0: none, else 1 + the number of a spill bucket
 //! ```
 
-/// The number of words of a bucket. Loom models use fewer words, so that they have fewer interleavings to try.
+/// The number of words of a bucket. Loom models use fewer words, so that loom has fewer interleavings to try.
 pub(super) const WORDS: usize = if cfg!(loom) { 3 } else { 8 };
 /// The number of slots of a bucket.
 #[cfg(test)]
@@ -44,7 +44,7 @@ pub(super) fn fingerprint(hash: u64) -> u64 {
     hash & !HOLDERS_MASK
 }
 
-/// Whether a slot's word, which is not 0, has this fingerprint.
+/// Whether a slot's nonzero word has this fingerprint.
 #[inline(always)]
 pub(super) fn is_of(word: u64, fingerprint: u64) -> bool {
     word ^ fingerprint <= HOLDERS_MASK
@@ -56,14 +56,14 @@ pub(super) fn holders(word: u64) -> u64 {
     word & HOLDERS_MASK
 }
 
-/// Whether another reader may join the holders of a slot.
+/// Whether another reader may join the holders of the slot with this word.
 #[inline(always)]
 pub(super) fn takes_readers(word: u64) -> bool {
     let holders = holders(word);
     holders.is_multiple_of(READER) && holders != 0 && holders < READERS_MAX * READER
 }
 
-/// The slot's word after one reader has left.
+/// The slot's word after one reader has released the lock.
 #[inline(always)]
 pub(super) fn without_reader(word: u64) -> u64 {
     if holders(word) == READER { 0 } else { word - READER }
@@ -88,13 +88,13 @@ pub(super) fn with_spill(header: u64, spill: Option<u32>) -> u64 {
     header & !(SPILL_MASK << SPILL_SHIFT) | word << SPILL_SHIFT
 }
 
-/// The number of write grants that the bucket has seen, modulo 2^32.
+/// The number of write grants in this bucket, modulo 2^32.
 #[inline(always)]
 pub(super) fn count(header: u64) -> u32 {
     (header & COUNT_MASK) as u32
 }
 
-/// The header with its count of write grants increased by one.
+/// The bucket's header with its count of write grants increased by one.
 #[inline(always)]
 pub(super) fn counted(header: u64) -> u64 {
     header & !COUNT_MASK | header.wrapping_add(1) & COUNT_MASK

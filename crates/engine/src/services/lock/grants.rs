@@ -1,9 +1,9 @@
 //! Locks that a compute node has granted to other nodes' transactions.
 //!
-//! Invariants: a transaction is listed while it holds any lock here. A release covers all locks of a transaction, and
-//! may be repeated. The locks of one message are granted together or not at all. The locks of a dead node's
-//! incarnation stay until its transactions are settled. Until then, only these locks guard the records that its
-//! transactions had begun to write.
+//! Invariants: a transaction is listed while it holds any lock of this node. One release covers all locks of a
+//! transaction, and may be repeated. The locks of one message are granted together or not at all. The locks of a dead
+//! node's incarnation stay until its transactions are settled. Until then, only these locks guard the records that
+//! its transactions had begun to write.
 
 use super::holds::Holds;
 use super::message::Ask;
@@ -13,7 +13,7 @@ use tarn_fabric::address::NodeId;
 use tarn_store::ids::TxnId;
 use tarn_store::placement::shard_map::ShardId;
 
-/// One transaction's locks.
+/// The locks of one transaction of another node.
 #[derive(Default, Debug)]
 struct Granted {
     holds: Holds,
@@ -24,19 +24,19 @@ struct Granted {
 /// The granted locks of all transactions of other nodes; see the module's text.
 #[derive(Default, Debug)]
 pub struct Grants {
-    /// The transactions that hold locks here, in no order. Their number is about the number of coordinators on other
-    /// nodes. A linear search of this list costs less than sorting it.
+    /// The transactions that hold locks of this node, in no order. The number of listed transactions is about the
+    /// number of coordinators on other nodes. A linear search of this list costs less than keeping it sorted.
     txns: Vec<TxnId>,
     /// The locks of the transactions in `txns`, at the same indexes.
     held: Vec<Granted>,
-    /// Empty entries that are kept for reuse, because their vectors have capacity.
+    /// Empty entries that are kept for reuse, because their vectors have capacity already.
     spare: Vec<Granted>,
 }
 
 const SPARE_MAX: usize = 64;
 
 impl Grants {
-    /// Locks all names of `asks` for `txn`, or no further name. `on_write` is called as in [`LockTable::acquire`].
+    /// Locks all names of `asks` for `txn`, or none of them. `on_write` is called as in [`LockTable::acquire`].
     pub fn ask(
         &mut self,
         table: &LockTable,
@@ -72,12 +72,12 @@ impl Grants {
         self.txns.iter().position(|it| *it == txn)
     }
 
-    /// All transactions, each with its locks.
+    /// All listed transactions, each with its locks.
     fn all(&self) -> impl Iterator<Item = (TxnId, &Granted)> {
         self.txns.iter().copied().zip(&self.held)
     }
 
-    /// Releases all locks of `txn`. Returns whether `txn` held any.
+    /// Releases all locks of `txn`. Returns whether `txn` held any lock.
     pub fn release(&mut self, table: &LockTable, txn: TxnId) -> bool {
         let Some(at) = self.place(txn) else { return false };
         self.txns.swap_remove(at);
@@ -90,8 +90,8 @@ impl Grants {
         true
     }
 
-    /// Releases the locks of all transactions of the incarnations for which `is_over` is true, and adds the locks'
-    /// names to `dropped`. Returns the number of these transactions.
+    /// Releases the locks of all transactions of the incarnations for which `is_over` is true. Adds the locks' names
+    /// to `dropped`. Returns the number of these transactions.
     pub fn drop_lives(
         &mut self,
         table: &LockTable,
@@ -110,7 +110,7 @@ impl Grants {
         over.len()
     }
 
-    /// The node incarnations whose transactions hold any lock here. Each is listed once.
+    /// The node incarnations whose transactions hold any lock of this node. Each incarnation is listed once.
     pub fn lives(&self) -> Vec<NodeId> {
         let mut lives: Vec<NodeId> = self.txns.iter().map(|txn| txn.node()).collect();
         lives.sort_unstable();
@@ -118,7 +118,7 @@ impl Grants {
         lives
     }
 
-    /// **Breaks the invariant** of moves: releases all locks of transactions that hold locks of a shard.
+    /// **Breaks the invariant** of moves: releases all locks of the transactions that hold a lock of this shard.
     pub(crate) fn planted_drop(&mut self, table: &LockTable, shard: ShardId) {
         let all: Vec<TxnId> = self.of_shard(shard).collect();
         for txn in all {
@@ -126,18 +126,18 @@ impl Grants {
         }
     }
 
-    /// Transactions that hold locks of a shard.
+    /// The transactions of other nodes that hold locks of a shard.
     pub fn of_shard(&self, shard: ShardId) -> impl Iterator<Item = TxnId> {
         let has = move |granted: &Granted| granted.shards.iter().any(|(its, _)| *its == shard);
         self.all().filter(move |(_, granted)| has(granted)).map(|(txn, _)| txn)
     }
 
-    /// The number of transactions that hold any lock here.
+    /// The number of other nodes' transactions that hold any lock of this node.
     pub fn len(&self) -> usize {
         self.txns.len()
     }
 
-    /// Whether no transaction holds any lock here.
+    /// Whether no transaction of another node holds any lock of this node.
     pub fn is_empty(&self) -> bool {
         self.txns.is_empty()
     }
@@ -149,7 +149,7 @@ impl Grants {
             let names = granted.holds.names();
             names.fold(mix(txn.word()), |all, (name, mode)| mix(all ^ name.hash() ^ mode as u64))
         };
-        // The sum does not depend on the order of the list of transactions.
+        // The sum of the digests does not depend on the order of the list of transactions.
         self.all().map(one).fold(0, u64::wrapping_add)
     }
 }

@@ -4,16 +4,16 @@
 //! requests them. A request for a lock that the transaction already holds is granted. A writer may read, and the only
 //! reader may become the writer. Two names of the transaction may share a slot (once in 2^64 pairs of tables). In
 //! that case, both names use one hold in the stronger of their two modes, and neither name causes a refusal of the
-//! other. Each hold is released once.
+//! other. The transaction releases each hold once.
 
 use super::name::{LockMode, LockName, NameKind};
 use super::table::{LockTable, Place};
 
-/// A name that the transaction has locked.
+/// A lock that the transaction holds, by its name.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
-    /// The fields of the name, stored one by one. A copy of the whole name, directly after its fields were stored,
-    /// would have to wait for these stores.
+    /// The key of the name. The name's fields are stored one by one. A copy of the whole name, directly after its
+    /// fields were stored, would have to wait for these stores.
     key: u64,
     table: u16,
     kind: NameKind,
@@ -43,7 +43,8 @@ impl Hold {
 #[derive(Default, Debug)]
 pub struct Holds {
     list: Vec<Hold>,
-    /// A filter with 64 bits, one of which each name's hash selects. A name whose bit is not set is not in the list.
+    /// A filter with 64 bits. Each name's hash selects one bit. If the bit of a name is not set, the name is not in
+    /// the list.
     seen: u64,
 }
 
@@ -71,7 +72,7 @@ impl Holds {
         true
     }
 
-    /// Requests a name whose slot the transaction holds already.
+    /// Requests the lock of a name whose slot the transaction already holds.
     #[cold]
     fn ask_again(
         &mut self,
@@ -96,7 +97,7 @@ impl Holds {
         true
     }
 
-    /// The mode in which the name is locked; `None` if it is not locked.
+    /// The mode in which the transaction has locked the name; `None` if it has not locked the name.
     #[inline]
     pub fn is_held(&self, name: LockName) -> Option<LockMode> {
         if self.seen & 1 << (name.hash() >> 58) == 0 {
@@ -117,20 +118,20 @@ impl Holds {
         self.list.iter().map(|held| (held.name(), held.mode))
     }
 
-    /// The number of locked names.
+    /// The number of names that the transaction has locked.
     #[inline]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether no name is locked.
+    /// Whether the transaction has locked no name.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Releases all names except the `count` names that were locked first. A slot that a later request upgraded to a
-    /// write lock keeps that mode.
+    /// Releases all names except the `count` names that were locked first. If a later request upgraded a slot to a
+    /// write lock, the slot keeps that mode.
     pub fn keep_first(&mut self, table: &LockTable, count: usize) {
         for held in self.list.drain(count..) {
             if let Some(mode) = held.slot {
@@ -139,7 +140,7 @@ impl Holds {
         }
     }
 
-    /// Releases all holds.
+    /// Releases all holds of the transaction.
     #[inline]
     pub fn release(&mut self, table: &LockTable) {
         for held in &self.list {

@@ -1,26 +1,26 @@
 //! The lock table's functions for code that holds no lock: caches of versions, checkers, explorers.
 //!
-//! Invariant: a version is kept only under three conditions, and while the bucket's bit is held. First, no
-//! transaction holds the write lock. Second, no transaction held the write lock when the version was read. Third, no
-//! write lock of the same bucket was granted since then. The next write grant drops the version under the same bit.
-//! (Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", drops the version before the
-//! grant, so a reader between the drop and the grant can store the version again.) The other functions of this file
-//! only read the table.
+//! Invariant: the table allows code to store a version in a cache only under three conditions, and only while the
+//! bucket's bit is held. First, no transaction holds the write lock. Second, no transaction held the write lock when
+//! the version was read. Third, no write lock of the same bucket was granted since then. The next write grant drops
+//! the version under the same bit. (Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated
+//! Locks", drops the version before the grant, so a reader between the drop and the grant can store the version
+//! again.) The other functions of this file only read the table.
 
 use super::bucket::{self, WRITER, fingerprint, is_of};
 use super::sync::Ordering;
 use super::table::{Bits, Found, LockTable, Place};
 
 impl LockTable {
-    /// The number of write grants that a lock's bucket has seen, modulo 2^32.
+    /// The number of write grants in a lock's bucket, modulo 2^32.
     pub fn count(&self, hash: u64) -> u32 {
         bucket::count(self.bucket(self.home(hash))[0].load(Ordering::Acquire))
     }
 
-    /// The count of write grants of the lock's bucket, if no transaction holds the write lock. Call this function
-    /// before a read whose result [`LockTable::keep`] shall store. A read concurrent with a writer may return the
-    /// state before the write. When the result is stored, that writer may have released its lock, without another
-    /// grant. (The explorer found this fault with the test `half-commit`.)
+    /// The count of write grants of the lock's bucket, if no transaction holds the write lock. Code calls this
+    /// function before a read whose result it stores by [`LockTable::keep`]. A read concurrent with a writer may
+    /// return the state before the write. When the read's result is stored, that writer may have released its lock,
+    /// and no other write lock may have been granted. (The explorer found this fault with the test `half-commit`.)
     pub fn unwritten(&self, hash: u64) -> Option<u32> {
         let count = self.count(hash);
         self.keep(hash, count, || ()).then_some(count)
@@ -50,7 +50,7 @@ impl LockTable {
         may
     }
 
-    /// The number of slots in use. The function reads the whole table, so only checkers of an idle node call it.
+    /// The number of slots in use. This function reads the whole table, so only checkers of an idle node call it.
     pub fn held(&self) -> usize {
         let buckets = 0..self.homes + self.spills;
         let used = |number| {

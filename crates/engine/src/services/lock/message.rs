@@ -1,7 +1,7 @@
 //! The encoding of messages between compute nodes about locks.
 //!
-//! Invariant: a receiver refuses a whole message that is cut short, or that names a shard, a timestamp or a
-//! transaction that cannot exist. No code reads past the end of a message.
+//! Invariant: a receiver refuses the whole message in two cases. Either the message is cut short, or it names a
+//! shard, a timestamp or a transaction that cannot exist. No code reads past the end of a message.
 //!
 //! ```text
 //! LOCK     0 transaction | 8 sender's greatest timestamp | 16 asks, each of 20 bytes
@@ -16,12 +16,12 @@ use tarn_fabric::rpc::HandlerId;
 use tarn_store::ids::{OwnerTag, Timestamp, TxnId};
 use tarn_store::placement::shard_map::{SHARDS, ShardId};
 
-/// Requests locks in shards of one node: the node grants all of them or none.
+/// The message that requests locks in shards of one node. The node grants all of these locks or none.
 pub const LOCK: HandlerId = HandlerId(0);
-/// Releases all locks that a transaction holds at a node.
+/// The message that releases all locks that a transaction holds at a node.
 pub const RELEASE: HandlerId = HandlerId(1);
-/// Sends the greatest timestamp that a shard's owner has seen to the shard's receiver, before the owner gives the
-/// shard away.
+/// The message with which a shard's owner sends the greatest timestamp that it has seen to the shard's receiver. The
+/// owner sends this message before it gives the shard away.
 pub const TRANSFER: HandlerId = HandlerId(2);
 
 const LOCK_HEAD_BYTES: usize = 16;
@@ -47,13 +47,14 @@ pub struct Ask {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Verdict {
-    /// All locks of the message are granted.
+    /// The owner grants all locks of the message.
     Granted = 0,
     /// Another transaction holds one of the locks. The owner grants no lock of the message.
     Conflict = 1,
-    /// A shard belongs to another node, has another epoch, or is closed. The owner grants no lock of the message.
+    /// A shard of the message belongs to another node, has another epoch, or is closed. The owner grants no lock of
+    /// the message.
     WrongOwner = 2,
-    /// The incarnation of the requesting node is no member any more.
+    /// The incarnation of the requesting node is not a member any more.
     NotMember = 3,
 }
 
@@ -62,9 +63,9 @@ pub enum Verdict {
 pub struct LockReply {
     /// The greatest timestamp that the owner has seen.
     pub known: Timestamp,
-    /// The owner's verdict.
+    /// The owner's verdict on the message.
     pub verdict: Verdict,
-    /// For [`Verdict::WrongOwner`], the owner's entry of the shard as a word, or 0.
+    /// For [`Verdict::WrongOwner`], the owner's entry of the shard as a word. 0 otherwise.
     pub entry: u64,
 }
 
@@ -120,8 +121,8 @@ pub fn put_lock(
     asks.for_each(|ask| ask.put(bytes));
 }
 
-/// Reads a LOCK message: the requesting transaction, its node's greatest timestamp and the requested locks. `None` if
-/// the message is malformed.
+/// Reads a LOCK message: the requesting transaction, the greatest timestamp of its node, and the requested locks.
+/// `None` if the message is malformed.
 pub fn take_lock(bytes: &[u8]) -> Option<(TxnId, Timestamp, impl Iterator<Item = Ask> + Clone)> {
     let (txn, known) = (name(bytes)?, timestamp(bytes, 8)?);
     let (asks, rest) = bytes[LOCK_HEAD_BYTES..].as_chunks::<ASK_BYTES>();

@@ -8,9 +8,9 @@
 //! - [`versions`]: a cache of the version tables of records whose locks the node grants.
 //! - [`holds`]: one transaction's locks in one table. [`grants`]: the locks of other nodes' transactions.
 //! - [`message`]: the messages between nodes. `service` answers these messages. `closing`: work that continues after
-//!   a reply. `at_once`: the same requests without messages, within a process.
+//!   a reply to the caller. `at_once`: the same requests without messages, within a process.
 //! - `watched`: reports all accesses to locks and cached versions to the explorer of every order.
-//! - `sync`: the table's atomics, which loom can model. `planted`: planted bugs.
+//! - `sync`: the lock table's atomics, which loom can model. `planted`: planted bugs.
 //!
 //! Invariant: no transaction waits for a lock. A lock that cannot be granted is refused, and the transaction tries
 //! again. See docs/locks.md. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with

@@ -1,19 +1,19 @@
-//! Names of locks, their modes, and the hash that decides the place of a name's lock.
+//! Names of locks, the modes of locks, and the hash that selects the bucket of a name's lock.
 //!
 //! Invariant: two different things have different names, and each name states the kind of thing that it identifies.
-//! Records of two tables with the same key have two locks. (Algorithm 1 of Hu et al., "LOTUS: Optimizing
-//! Disaggregated Transactions with Disaggregated Locks", hashes the key alone, so a transaction on two tables
-//! collides with itself.)
+//! If records of two tables have the same key, the records have two different locks. (Algorithm 1 of Hu et al.,
+//! "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", hashes the key alone, so a transaction on
+//! two tables refuses its own lock request.)
 
 use tarn_fabric::address::Address;
 use tarn_fabric::rng::mix;
 
-/// The kind of thing that a name identifies.
+/// The kind of thing that a lock's name identifies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum NameKind {
-    /// A record, whether it exists or not. Its packed key identifies it, or the hash of its key if the key is longer
-    /// than a word.
+    /// A record, whether it exists or not. The record's packed key identifies it. If the key is longer than a word,
+    /// the hash of the key identifies the record.
     Row = 0,
     /// A node of an ordered index, which its address identifies.
     Node = 1,
@@ -22,17 +22,17 @@ pub enum NameKind {
 }
 
 impl NameKind {
-    /// The kind with this number in a message.
+    /// The kind of name with this number in a message.
     pub fn from_number(number: u8) -> Option<NameKind> {
         [NameKind::Row, NameKind::Node, NameKind::Bucket].get(usize::from(number)).copied()
     }
 }
 
 /// The name of a lock. A key longer than a word is represented by its hash. So two long keys may share a lock, which
-/// sometimes costs an abort and has no other effect.
+/// sometimes causes an abort and has no other effect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LockName {
-    /// The table of the record. For a node or a bucket of an index, the table that the index belongs to.
+    /// The table of the record. For a node or a bucket of an index, the table to which the index belongs.
     pub table: u16,
     /// The kind of thing that the name identifies.
     pub kind: NameKind,

@@ -1,4 +1,4 @@
-//! Planted bugs of the lock table: the paper's algorithm, in the places where it fails to exclude two writers.
+//! Planted bugs of the lock table: the paper's algorithm, in the places where it allows two writers at the same time.
 //!
 //! Invariant: only the planted values of [`super::table::Bits`] call this code, and only tests use these values.
 

@@ -1,13 +1,14 @@
 //! A compute node's answers to other nodes that request locks.
 //!
-//! Invariants: the node grants only locks of its own shards. In the map, each of these shards must belong to this
-//! incarnation of the node, be open, and have the epoch that the requesting node knows. The node grants locks only to
-//! members. A message runs at most once, because calls are at-most-once, and sessions are ordered. So a LOCK message
-//! that comes twice, or late, grants no lock that would never be released. (This failure is hole L8 of the paper's
-//! text.) No function here waits.
+//! Invariants: the node grants only locks of its own shards. In the shard map, each of these shards must belong to
+//! this incarnation of the node, be open, and have the epoch that the requesting node knows. The node grants locks
+//! only to members. A message runs at most once, because calls are at-most-once, and sessions are ordered. So if a
+//! LOCK message comes twice, or late, it grants no lock that would never be released. (Hole L8 of the paper's text
+//! allows such a lock.) No function of this module waits.
 //!
-//! The node does not compare the requester's view with its own, though our plan did. Only two facts of that view
-//! matter. The epoch tells which node owns the shard. The membership service tells whether the requester is a member.
+//! The node does not compare the requester's whole view with its own view, though our plan did. Only two facts of
+//! that view matter. The epoch tells which node owns the shard. The membership service tells whether the requester is
+//! a member.
 
 use super::message::{self, Ask, LOCK, LockReply, RELEASE, TRANSFER, Verdict};
 use super::name::LockName;
@@ -21,7 +22,7 @@ use tarn_store::ids::{Timestamp, TxnId};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
 impl NodeServices {
-    /// Grants all locks of `asks` to `txn`, or none of them.
+    /// Grants all locks of `asks` to `txn`, or none of these locks.
     pub(crate) fn lock(
         &self,
         txn: TxnId,
@@ -30,8 +31,9 @@ impl NodeServices {
     ) -> LockReply {
         let reply = |verdict, entry| LockReply { known: self.seen.get(), verdict, entry };
         self.seen.raise(known);
-        // Lock the mutex of the grants first. A node that closes a shard waits for requests that hold this mutex. A
-        // node that drops the grants of recovered incarnations also waits for requests that hold this mutex.
+        // The function locks the mutex of the grants first. A node that closes a shard waits for requests that hold
+        // this mutex. A node that drops the grants of recovered incarnations also waits for requests that hold this
+        // mutex.
         let grants = &mut *self.grants_of(txn);
         if !self.membership.is_member(txn.node()) {
             return reply(Verdict::NotMember, 0);
@@ -68,7 +70,7 @@ impl NodeServices {
         if !self.membership.is_member(txn.node()) {
             return;
         }
-        // Raise the greatest timestamp seen before any other transaction can get the lock.
+        // The node raises its greatest timestamp before any other transaction can get the lock.
         if let Some(committed) = committed {
             self.seen.raise(committed);
         }
@@ -86,7 +88,7 @@ impl NodeServices {
     }
 
     /// Releases the locks of recovered incarnations, and adds the locks' names to `dropped`. Returns whether dead
-    /// incarnations that are not recovered hold any lock.
+    /// incarnations that are not recovered still hold any lock.
     pub(crate) fn drop_recovered(
         &self,
         by: impl Fn(NodeId) -> bool,

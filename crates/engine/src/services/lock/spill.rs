@@ -1,11 +1,11 @@
 //! Spill buckets: additional slots for a lock bucket whose own slots are all in use.
 //!
 //! Invariants: a spill bucket is free, or chained behind one home bucket. Threads chain a spill bucket, unchain it,
-//! and change its slots only under the bit of its home bucket. The release of a spill bucket's last slot unchains the
-//! spill bucket, so no spill bucket is lost. The list of free spill buckets is a stack whose head is one word. That
-//! word includes a count of changes, which detects a head that has returned to an earlier value. In the list, a
-//! bucket that was never used is followed by the bucket with the next number. So no code writes or touches the memory
-//! of a bucket before its first use.
+//! and change its slots only under the bit of its home bucket. When the last slot of a spill bucket is released, the
+//! thread unchains the spill bucket, so no spill bucket is lost. The list of free spill buckets is a stack whose head
+//! is one word. The word of the stack's head includes a count of changes. The count detects a head that has returned
+//! to an earlier value. In the list, a bucket that was never used is followed by the bucket with the next number. So
+//! no code touches the memory of a bucket before its first use.
 //!
 //! Without spill buckets, a transaction that locks more keys of one bucket than the bucket has slots would be refused
 //! every time.

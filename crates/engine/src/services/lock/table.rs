@@ -3,8 +3,8 @@
 //! Invariants:
 //! - A lock has one writer, or readers, or no holder. Its slot does not move while any transaction holds the lock.
 //! - A thread claims a slot only under its bucket's bit. Otherwise two threads that look for a free slot at the same
-//!   time could give one key to two writers. A thread releases a slot without the bit, and a reader joins other
-//!   readers without it. The release and the join use a compare-and-swap of a slot's word that was loaded once.
+//!   time could give the lock of one key to two writers. A thread releases a slot without the bit, and a reader joins
+//!   other readers without it. The release and the join use a compare-and-swap of a slot's word that was loaded once.
 //! - Three actions are one atomic step for every thread that takes the bit: a write grant, the caller's action with
 //!   the grant (for example, dropping a cached version), and the increment of the bucket's count of write grants.
 //! - No transaction waits for a lock: a lock that cannot be granted is refused. Threads wait for a bucket's bit, but
@@ -23,17 +23,17 @@ use tarn_store::ids::UsageError;
 
 /// The default size of a lock table, in bytes: 524,288 buckets.
 pub const LOCK_TABLE_BYTES_DEFAULT: u64 = 32 << 20;
-/// The number of home buckets for each spill bucket. A table has at least a few spill buckets.
+/// The number of home buckets for each spill bucket. A small table still has a few spill buckets.
 const HOMES_PER_SPILL: u64 = 16;
 const SPILLS_MIN: u64 = if cfg!(loom) { 1 } else { 16 };
-/// The largest size of a table, in bytes: a place has 32 bits.
+/// The largest size of a table, in bytes. The limit exists because a place has 32 bits.
 const TABLE_BYTES_MAX: u64 = 16 << 30;
-/// How often a thread tries to take a bucket's bit before its request is refused. Work under a bit takes nanoseconds,
-/// unless the operating system has suspended the thread that has the bit. In that case an abort is better than a
-/// wait.
+/// The number of times that a thread tries to take a bucket's bit before its request is refused. Work under a bit
+/// takes nanoseconds, unless the operating system has suspended the thread that has the bit. In that case an abort is
+/// better than a wait.
 const LOOKS_MAX: u32 = if cfg!(loom) { 2 } else { 1 << 12 };
 
-/// How the threads of a node exclude each other in a bucket.
+/// How the threads of a node exclude each other while they change a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bits {
     /// The node has one thread, which needs no bits.
@@ -50,7 +50,7 @@ pub enum Bits {
     PlantedTwoLoads,
 }
 
-/// The place of a granted lock's slot.
+/// The place of a granted lock's slot in the lock table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place(pub(super) u32);
 
@@ -70,13 +70,13 @@ pub(crate) enum Found {
     Held(Place, u64),
     /// A free slot; the lock has no holder.
     Free(Place),
-    /// The search found neither the lock's slot nor a free slot.
+    /// The search found neither the requested lock's slot nor a free slot.
     Full,
 }
 
 impl LockTable {
-    /// Creates a table whose buckets take `bytes`, rounded down to a power of two. The table has a sixteenth more for
-    /// spill buckets.
+    /// Creates a table whose buckets take `bytes`, rounded down to a power of two. A further sixteenth of this size
+    /// is for spill buckets.
     ///
     /// # Errors
     /// The error names the size and the allowed range.
@@ -100,8 +100,8 @@ impl LockTable {
         self.bits
     }
 
-    /// Whether a holder of `held` locks was refused because it holds most of the table itself. The holder holds most
-    /// of the table if no spill bucket is free, and the holder has half of the slots.
+    /// Whether a holder of `held` locks was refused because it holds most of the table itself. A holder holds most of
+    /// the table if no spill bucket is free, and the holder has half of the slots.
     #[cold]
     pub(crate) fn is_full_of(&self, held: usize) -> bool {
         let is_spent = self.free.load(Ordering::Acquire) as u32 == self.spills;
@@ -128,8 +128,8 @@ impl LockTable {
         at >= self.homes * WORDS as u32
     }
 
-    /// Tells the processor that a request for this lock comes soon, so that it can fetch the line of the lock's
-    /// bucket before.
+    /// Tells the processor that a request for this lock comes soon, so that the processor can fetch the line of the
+    /// lock's bucket in advance.
     #[inline(always)]
     pub fn fetch_ahead(&self, hash: u64) {
         fetch_to_write(&self.bucket(self.home(hash))[0]);
@@ -149,7 +149,8 @@ impl LockTable {
         first.wrapping_add(self.home(hash) as usize * BUCKET_BYTES)
     }
 
-    /// Grants a lock, or refuses it. `on_write` runs together with a grant to a writer; it may not call this table.
+    /// Grants a lock, or refuses it. The function runs `on_write` together with a grant to a writer. `on_write` may
+    /// not call this table.
     #[inline(always)]
     pub fn acquire(&self, hash: u64, mode: LockMode, on_write: impl FnOnce()) -> Option<Place> {
         let (home, print) = (self.home(hash), fingerprint(hash));
@@ -192,7 +193,7 @@ impl LockTable {
         place
     }
 
-    /// Takes a bucket's bit, and returns the header without the bit. `None` if other threads have kept the bit for
+    /// Takes a bucket's bit, and returns the header without the bit. `None` if other threads have held the bit for
     /// the whole wait.
     pub(crate) fn take(&self, home: u32) -> Option<u64> {
         let word = &self.bucket(home)[0];
@@ -221,8 +222,8 @@ impl LockTable {
         self.bucket(home)[0].store(header & !BIT, order(Site::BitReleased, Ordering::Release));
     }
 
-    /// A reader joins other readers without the bucket's bit, because the slot's word states that this lock has
-    /// readers.
+    /// Lets a reader join other readers without the bucket's bit. The bit is not needed because the slot's word
+    /// states that this lock has readers.
     #[inline]
     fn join_beside(&self, home: u32, print: u64) -> Option<Place> {
         let bucket = self.bucket(home);
@@ -245,8 +246,8 @@ impl LockTable {
         None
     }
 
-    /// Decides on a request. The caller has the bucket's bit, or is the table's only thread. The function also
-    /// returns the header that the caller must store.
+    /// Decides on a request for a lock. The caller has the bucket's bit, or is the table's only thread. The function
+    /// also returns the header that the caller must store.
     #[inline(never)]
     fn grant<const ALONE: bool>(
         &self,
@@ -315,7 +316,7 @@ impl LockTable {
         free.map_or(Found::Full, Found::Free)
     }
 
-    /// A reader joins the readers of a slot. Meanwhile, no other thread can claim the slot.
+    /// Lets a reader join the readers of a slot. While the slot has readers, no other thread can claim it.
     pub(crate) fn join<const ALONE: bool>(&self, place: Place, mut word: u64) -> Joined {
         let slot = self.slot(place);
         loop {
@@ -337,8 +338,8 @@ impl LockTable {
         }
     }
 
-    /// Makes the only reader the writer. Returns whether the reader became the writer. `on_write` is called as in
-    /// [`LockTable::acquire`].
+    /// Makes the only reader of a lock its writer. Returns whether the reader became the writer. `on_write` is called
+    /// as in [`LockTable::acquire`].
     pub fn upgrade(&self, place: Place, hash: u64, on_write: impl FnOnce()) -> bool {
         let (home, print) = (self.home(hash), fingerprint(hash));
         let is_bare = matches!(self.bits, Bits::Alone | Bits::PlantedNoBit);
@@ -368,7 +369,7 @@ impl LockTable {
     /// Releases one hold of a lock.
     ///
     /// # Panics
-    /// In builds with assertions, if the lock has no holder. That would be a bug of this crate.
+    /// In builds with assertions, if the lock has no holder. A release without a holder would be a bug of this crate.
     #[inline]
     pub fn release(&self, place: Place, mode: LockMode, hash: impl FnOnce() -> u64) {
         if self.is_spilled(place) {
@@ -399,7 +400,7 @@ impl LockTable {
     }
 }
 
-/// Whether no lock of a bucket or its spill buckets is held. Most buckets are empty most of the time.
+/// Whether no transaction holds a lock of a bucket or its spill buckets. Most buckets are empty most of the time.
 #[inline(always)]
 fn is_empty(bucket: &[AtomicU64; WORDS], header: u64) -> bool {
     let order = order(Site::SlotTaken, Ordering::Acquire);
@@ -409,10 +410,10 @@ fn is_empty(bucket: &[AtomicU64; WORDS], header: u64) -> bool {
 
 /// The result of a reader's attempt to join other readers.
 pub(crate) enum Joined {
-    /// The reader joined.
+    /// The reader joined the other readers.
     Yes,
     /// The slot has a writer, or too many readers.
     No,
-    /// The other readers have left, and the slot is free.
+    /// The other readers have released the lock, and the slot is free.
     Gone,
 }

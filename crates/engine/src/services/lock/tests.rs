@@ -1,7 +1,7 @@
 //! Tests that compare the lock table with a map of holders, and run it under real threads.
 //!
 //! Invariants checked: a lock has one writer or readers. A refused lock has a holder. Released locks leave no used
-//! slot and no used spill bucket. The tests notice the two ways in which the paper's text breaks these invariants.
+//! slot and no used spill bucket. The tests detect the two ways in which the paper's text breaks these invariants.
 
 use super::bucket::{READERS_MAX, SLOTS};
 use super::name::{LockMode, LockName};
@@ -37,7 +37,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..300)
 }
 
-/// Executes the steps on a lock table and on a map of holds, and compares the two.
+/// Executes the steps on a lock table and on a map of holds, and compares the table with the map.
 fn play(bits: Bits, steps: &[Step]) {
     let table = small(bits);
     let mut holds: Vec<(u64, LockMode, Place)> = Vec::new();
@@ -172,8 +172,8 @@ fn an_impossible_size_is_refused() {
     }
 }
 
-/// A lock table whose threads lock keys of one bucket. A state counts a key's holders: writers in the upper half,
-/// readers in the lower half.
+/// A lock table whose threads lock keys of one bucket. One word for each key counts the key's holders: writers in the
+/// upper half, readers in the lower half.
 struct Watched {
     table: LockTable,
     states: Vec<AtomicU64>,
@@ -188,7 +188,8 @@ impl Watched {
         Watched { table: LockTable::new(64, bits).unwrap(), states, broken: AtomicBool::new(false) }
     }
 
-    /// Takes and releases one lock. Returns `false` after any thread has seen two holders that exclude each other.
+    /// Takes and releases one lock. Returns `false` after any thread has seen two holders that must exclude each
+    /// other.
     fn hold(&self, key: u64, mode: LockMode) -> bool {
         let Some(place) = self.table.acquire(hash(key), mode, || {}) else {
             return !self.broken.load(Ordering::SeqCst);
@@ -205,7 +206,7 @@ impl Watched {
             self.broken.store(true, Ordering::SeqCst);
         }
         (0..before % 3 + key % 5).for_each(|_| std::hint::spin_loop());
-        // A thread of a broken table releases nothing, because the slots may belong to other holders.
+        // After an error, a thread releases no lock, because the slots may belong to other holders.
         if self.broken.load(Ordering::SeqCst) {
             return false;
         }
@@ -245,8 +246,9 @@ fn threads_never_hold_a_lock_against_one_another() {
     }
 }
 
-/// Tests two bugs of the paper's text: a thread that finds a free slot and claims it without a bit, and a reader that
-/// loads the slot twice. An assertion of the table may notice the bug before the states do.
+/// Tests two bugs of the paper's text. In the first bug, a thread finds a free slot and claims it without a bit. In
+/// the second bug, a reader loads the slot twice. An assertion of the table may detect the bug before the test's
+/// counts do.
 #[test]
 fn both_wrong_grants_that_the_paper_allows_are_noticed() {
     for bits in [Bits::PlantedNoBit, Bits::PlantedTwoLoads] {

@@ -1,14 +1,14 @@
-//! A cache of the version tables of records in the node's own shards. The node itself grants the write locks of the
-//! records in its own shards, so no version table changes without the node's knowledge.
+//! A cache of the version tables of records in the node's own shards. The node itself grants the write locks of these
+//! records, so no version table changes without the node's knowledge.
 //!
-//! Invariants: an entry is one version table as it was at one moment, and bears the [`Stamp`] of that moment. A stamp
-//! is the number of write grants that the bucket of the record's lock had seen, and the epoch in which the node owned
-//! the record's shard. A reader names the stamp that the entry must have, so the node need not drop any entry. A new
-//! write grant increases the number, and a shard that returns to the node has another epoch. A read returns one
-//! consistent entry, however many threads write at the same time. An entry that a thread cannot read immediately
-//! counts as missing. The cache is hash-partitioned into sets of [`WAYS`]; each set evicts its least recently used
-//! entry. (The cache is that of Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with
-//! Disaggregated Locks", §4.4. The paper's cache drops entries.)
+//! Invariants: an entry is one version table as it was at one moment, and contains the [`Stamp`] of that moment. A
+//! stamp has two parts: the number of write grants in the bucket of the record's lock, and the epoch in which the
+//! node owned the record's shard. A reader names the stamp that the entry must have, so the node need not drop any
+//! entry. A new write grant increases the number, and a shard that returns to the node has another epoch. A read
+//! returns one consistent entry, however many threads write at the same time. An entry that a thread cannot read
+//! immediately counts as missing. The cache is hash-partitioned into sets of [`WAYS`]; each set evicts its least
+//! recently used entry. (The cache is that of Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated
+//! Transactions with Disaggregated Locks", §4.4. The paper's cache drops entries.)
 //!
 //! ```text
 //! a set    seq | order of use | WAYS tags of 32 bits | (to a line) | WAYS entries
@@ -18,7 +18,7 @@
 use super::sync::{AtomicU64, Ordering, Site, Words, fence, order, zeroed};
 use tarn_fabric::address::Address;
 
-/// The number of entries of a set; loom models use fewer.
+/// The number of entries of a set of the cache. Loom models use fewer entries.
 pub const WAYS: usize = if cfg!(loom) { 1 } else { 8 };
 /// The default number of entries of a node's cache.
 pub const VERSION_CACHE_ENTRIES_DEFAULT: usize = 65_536;
@@ -37,10 +37,10 @@ const ORDER_FIRST: u64 = 0x7654_3210;
 
 const _: () = assert!(TAGS + WAYS.div_ceil(2) <= HEAD_WORDS && WAYS <= 8);
 
-/// The moment at which an entry was valid: see the module's text.
+/// The moment at which an entry was valid; see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
-    /// The number of write grants that the bucket of the record's lock had seen.
+    /// The number of write grants in the bucket of the record's lock.
     pub grants: u32,
     /// The epoch of the record's shard; 0 if the database has one compute node.
     pub epoch: u32,
@@ -51,7 +51,7 @@ impl Stamp {
         u64::from(self.grants) << 32 | u64::from(self.epoch)
     }
 
-    /// The stamp of the moment before the last write grant.
+    /// The stamp that the record had before the last write grant.
     #[must_use]
     pub fn before_grant(self) -> Stamp {
         Stamp { grants: self.grants.wrapping_sub(1), ..self }
@@ -114,7 +114,8 @@ impl VersionCache {
         &self.words[number * self.set_words()..][..self.set_words()]
     }
 
-    /// The set of a hash. The upper half of the hash selects the set, because the lock table uses the lower half.
+    /// Returns the set of the cache that a hash selects. The upper half of the hash selects the set, because the lock
+    /// table uses the lower half.
     fn set_of(&self, hash: u64) -> &[AtomicU64] {
         self.set(((u128::from(hash) * self.sets as u128) >> 64) as usize)
     }
@@ -123,7 +124,7 @@ impl VersionCache {
         &set[HEAD_WORDS + way * self.entry_words()..][..self.entry_words()]
     }
 
-    /// The way that holds the entry of this record, if there is one. Another thread may change the entry at the same
+    /// The index of the set's entry of this record, if there is one. Another thread may change the entry at the same
     /// time.
     fn find(&self, set: &[AtomicU64], whose: Whose) -> Option<usize> {
         (0..WAYS).find(|&way| tag(set, way) == tag_of(whose.hash) && self.is_of(set, way, whose))
@@ -136,8 +137,8 @@ impl VersionCache {
             && entry[ENTRY_WORDS + KEY_WORD].load(Ordering::Relaxed) == key
     }
 
-    /// Looks up the version table of a record, and finds it only if the entry has this stamp. Returns the address of
-    /// the table's slot, and copies the slot's first words to `into`.
+    /// Looks up the version table of a record, and returns it only if the entry has this stamp. Returns the address
+    /// of the table's slot, and copies the slot's first words to `into`.
     pub fn get(&self, whose: Whose, stamp: Stamp, into: &mut [u64]) -> Option<Address> {
         if !self.is_on() || into.len() > self.slot_words {
             return None;
@@ -154,7 +155,7 @@ impl VersionCache {
         for (into, word) in into.iter_mut().zip(&entry[ENTRY_WORDS..]) {
             *into = word.load(Ordering::Relaxed);
         }
-        // A thread reads all words before it reads SEQ again.
+        // A thread reads all words of the entry before it reads SEQ again.
         fence(Site::EntryReadAgain, Ordering::Acquire);
         if !is_of_then || set[SEQ].load(Ordering::Relaxed) != before {
             return None;
@@ -164,8 +165,8 @@ impl VersionCache {
     }
 
     /// Stores a version table as it is at `stamp`, under the rule of [`crate::services::lock`]. The caller holds the
-    /// lock, or calls from within [`super::table::LockTable::keep`]. The function does nothing if another thread is
-    /// changing the set.
+    /// lock, or calls from within [`super::table::LockTable::keep`]. If another thread is changing the set, the
+    /// function does nothing.
     pub fn put(&self, whose: Whose, stamp: Stamp, address: Address, slot: &[u64]) {
         if !self.is_on() || slot.len() > self.slot_words {
             return;
@@ -183,8 +184,8 @@ impl VersionCache {
         });
     }
 
-    /// Gives the entry with the stamp `from` the stamp `to`. The caller knows that the version table has not changed
-    /// since `from`.
+    /// Replaces the stamp `from` of an entry by the stamp `to`. The caller knows that the version table has not
+    /// changed since `from`.
     pub fn restamp(&self, whose: Whose, from: Stamp, to: Stamp) {
         if !self.is_on() {
             return;
@@ -212,7 +213,8 @@ impl VersionCache {
         entries.filter(used).map(digest).fold(0, u64::wrapping_add)
     }
 
-    /// Changes a set, whose SEQ is odd meanwhile. The function does nothing if another thread is changing the set.
+    /// Changes a set of the cache, and keeps the set's sequence number SEQ odd meanwhile. If another thread is
+    /// changing the set, the function does nothing.
     fn change(&self, hash: u64, act: impl FnOnce(&[AtomicU64])) {
         let set = self.set_of(hash);
         let seq = set[SEQ].load(Ordering::Relaxed);
@@ -243,8 +245,8 @@ fn set_tag(set: &[AtomicU64], way: usize, tag: u32) {
     word.store(others | u64::from(tag) << shift, Ordering::Relaxed);
 }
 
-/// Makes this entry the most recently used. If two threads do so at the same time, one update may be lost, but the
-/// word stays a valid order.
+/// Makes this entry the most recently used entry of its set. If two threads do so at the same time, one update may be
+/// lost, but the word stays a valid order.
 fn use_first(set: &[AtomicU64], way: usize) {
     let order = set[USED].load(Ordering::Relaxed);
     let next = moved_first(order, way as u64);
@@ -284,7 +286,7 @@ mod tests {
         Address::new(GroupId(1), 64 * (key + 1))
     }
 
-    /// The words of a slot. All words except the key hold the number of the write.
+    /// The words of a slot for the tests. All words except the key contain the number of the write.
     fn slot(key: u64, write: u64) -> [u64; WORDS] {
         std::array::from_fn(|word| if word == KEY_WORD { key } else { write })
     }
@@ -320,7 +322,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares one set with a list in the order of use.
+        /// Compares one set with a list that keeps its entries in the order of use.
         #[test]
         fn the_least_recently_used_goes(steps in prop::collection::vec((0u64..20, any::<bool>()), 1..200)) {
             let cache = VersionCache::new(WAYS, WORDS);

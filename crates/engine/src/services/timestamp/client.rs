@@ -2,13 +2,13 @@
 //!
 //! Invariant: all coroutines of a thread that need timestamps in one turn of the scheduler share one call to the
 //! service. Each coroutine gets one of the returned timestamps. A timestamp is valid only if the service that gave it
-//! is still the timestamper. The client checks this after the reply has come. So a client ignores timestamps from a
-//! service that was replaced meanwhile, even if that service does not know it. The database's membership answers this
+//! is still the timestamper. The client checks this after the reply has come. So if a service was replaced meanwhile,
+//! the client ignores its timestamps, even if that service does not know it. The database's membership answers this
 //! question without a message.
 //!
-//! After a call that ends in an error, the client calls again, and sends the call to the node that serves by then.
-//! Timestamps that the first call took are lost. So a request lasts at least as long as no service exists. The
-//! request ends when this node's incarnation ends, at the latest.
+//! If a call ends in an error, the client calls again. The client sends the new call to the node that serves by then.
+//! Timestamps that the first call took are lost. So while no service exists, a request does not end. The request ends
+//! when this node's incarnation ends, at the latest.
 
 use super::{REPLY_BYTES, STAMP};
 use crate::cluster::membership::{Membership, Timestamper};
@@ -23,17 +23,17 @@ use tarn_fabric::port::Port;
 use tarn_fabric::rpc::{CallFuture, Peer, Rpc};
 use tarn_store::ids::{Failure, Timestamp, ViewNumber};
 
-/// The number of datagrams that a waiting coroutine processes in one call.
+/// The number of datagrams that a waiting coroutine processes in one step.
 const BUDGET: usize = 16;
-/// The pause before the client repeats a request.
+/// The pause before the client repeats a request to the service.
 const PAUSE: Nanos = Nanos(2_000);
 
-/// A thread that requests timestamps.
+/// The environment of a thread that requests timestamps.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     /// Tells which node runs the timestamp service.
     pub membership: &'a dyn Membership,
-    /// The thread's node.
+    /// The thread's compute node.
     pub node: NodeId,
     /// The thread's port to the fabric.
     pub port: &'a Port,
@@ -42,12 +42,12 @@ pub struct Caller<'a> {
 /// How a thread calls the timestamp service.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientConfig {
-    /// The number of cores of the service; each thread uses one of them.
+    /// The number of cores of the service. Each thread uses one of these cores.
     pub cores: u16,
     /// How long a call may take before the client repeats it.
     pub patience: Nanos,
-    /// **Breaks the contract**: keeps using the service that it knows, as long as that service answers. Tests use
-    /// this flag to prove that they detect the bug.
+    /// **Breaks the contract**: the client keeps using the service that it knows, as long as that service answers.
+    /// Tests use this flag to prove that they detect the bug.
     #[doc(hidden)]
     pub planted_unfenced: bool,
 }
@@ -58,12 +58,12 @@ impl Default for ClientConfig {
     }
 }
 
-/// A client that gets timestamps by calls.
+/// A client that gets timestamps from the service by calls.
 pub struct StampClient {
     rpc: Rpc,
     config: ClientConfig,
     batches: RefCell<Batches>,
-    /// The service that answered last.
+    /// The timestamp service that answered last.
     known: Cell<Option<Timestamper>>,
 }
 
@@ -71,11 +71,11 @@ pub struct StampClient {
 struct Batches {
     all: Vec<Batch>,
     free: Vec<usize>,
-    /// The batch that has not been sent yet.
+    /// The index of the batch that has not been sent yet.
     open: Option<usize>,
 }
 
-/// The joint request of several coroutines of the thread.
+/// A batch: the joint request of several coroutines of the thread.
 struct Batch {
     /// The number of timestamps that the coroutines need.
     wanted: u32,
@@ -95,8 +95,8 @@ enum State {
 struct Part<'a> {
     client: &'a StampClient,
     batch: usize,
-    /// The index of the coroutine's commit timestamp in the batch. `None` for a start, which gets the timestamp just
-    /// below the batch's first.
+    /// The index of the coroutine's commit timestamp in the batch. `None` for a start timestamp, which is the
+    /// timestamp just below the batch's first.
     place: Option<u32>,
 }
 
@@ -114,7 +114,7 @@ impl Drop for Part<'_> {
 }
 
 impl StampClient {
-    /// Creates a client over a thread's messages. Other code of the thread may use the same messages.
+    /// Creates a client that uses a thread's messages. Other code of the thread may use the same messages.
     ///
     /// # Panics
     /// If the service has no core.
@@ -123,12 +123,12 @@ impl StampClient {
         StampClient { rpc, config, batches: RefCell::default(), known: Cell::new(None) }
     }
 
-    /// A commit timestamp that only this coroutine gets.
+    /// Returns a commit timestamp that only this coroutine gets.
     pub(crate) async fn commit(&self, cx: Caller<'_>) -> Result<Timestamp, Failure> {
         self.ask(cx, true).await
     }
 
-    /// The last timestamp that the service has given.
+    /// Returns the last timestamp that the service has given, as a start timestamp.
     pub(crate) async fn start(&self, cx: Caller<'_>) -> Result<Timestamp, Failure> {
         self.ask(cx, false).await
     }
@@ -164,7 +164,8 @@ impl StampClient {
         commits: bool,
     ) -> Option<(ViewNumber, Timestamp)> {
         let part = self.join(commits);
-        // All coroutines that run in this turn join the batch; then the first of them sends the batch.
+        // All coroutines that run in this turn of the scheduler join the batch. Then the first of these coroutines
+        // sends the batch.
         cx.port.yield_now().await;
         self.send(cx, part.batch, service);
         let answer = poll_fn(|waiting| {
@@ -199,7 +200,7 @@ impl StampClient {
         Part { client: self, batch: index, place }
     }
 
-    /// Sends a batch, unless it was sent already.
+    /// Sends a batch to the service, unless it was sent already.
     fn send(&self, cx: Caller<'_>, index: usize, service: Timestamper) {
         let Batches { all, open, .. } = &mut *self.batches.borrow_mut();
         let batch = &mut all[index];
@@ -216,7 +217,7 @@ impl StampClient {
         batch.state = State::Called(call);
     }
 
-    /// The answer to a batch that was sent; pending until the answer has come.
+    /// The answer to a batch that was sent. The result is pending until the answer has come.
     fn look(
         &self,
         index: usize,

@@ -2,11 +2,11 @@
 //!
 //! Invariant: a thread takes a timestamp at a true time that is not later than the timestamp. The thread reveals no
 //! result of the transaction before a true time after the timestamp (the commit wait of Corbett et al., "Spanner:
-//! Google's globally-distributed database", OSDI 2012). So timestamps of successive transactions ascend, though no
-//! two clocks agree.
+//! Google's globally-distributed database", OSDI 2012). So the timestamps of successive transactions ascend, though
+//! no two clocks agree.
 //!
-//! The start of a transaction waits too. Suppose that a reader whose clock is ahead began to read immediately. After
-//! it has read one record, a writer whose clock is behind may get a timestamp below the reader's timestamp. The
+//! A transaction also waits when it starts. Suppose that a reader whose clock is ahead began to read immediately.
+//! After it has read one record, a writer whose clock is behind may get a timestamp below the reader's timestamp. The
 //! writer's versions then appear in records that the reader has still to read, and the reader sees only a part of the
 //! writer's transaction. (A reader of Spanner waits until the replica that it reads has passed the reader's time.)
 //!
@@ -14,7 +14,7 @@
 //! 61                16 | 15      6 | 5     0
 //! ticks of 64 ns (46)  | slot (10) | thread 6        of the clock's latest, as it was taken
 //! ```
-//! 46 bits of ticks are 52 days from the start of the fabric.
+//! A count of ticks in 46 bits lasts 52 days from the start of the fabric.
 
 use super::LastSeen;
 use std::cell::Cell;
@@ -37,16 +37,17 @@ pub struct ClockStamps {
 }
 
 impl ClockStamps {
-    /// The last timestamp of a tick that has ended by every clock when the function returns.
+    /// Returns a start timestamp: the last timestamp of a tick. By every clock, this tick has ended when the function
+    /// returns.
     pub(crate) async fn start(&self, port: &Port) -> Timestamp {
-        // An acknowledged transaction had a tick that was over, so its tick is below the present tick.
+        // An acknowledged transaction waited until its tick had ended, so its tick is below the present tick.
         let start = before_tick(tick(port.clock().latest));
         wait_out(port, start).await;
         start
     }
 
-    /// A timestamp above those of all acknowledged transactions, and above the greatest timestamp that the node has
-    /// seen.
+    /// Returns a commit timestamp above the timestamps of all acknowledged transactions, and above the greatest
+    /// timestamp that the node has seen.
     pub(crate) fn commit(&self, port: &Port, seen: &LastSeen) -> Result<Timestamp, Explanation> {
         let known = seen.get().0 >> TAKER_BITS;
         let tick = tick(port.clock().latest).max(self.last.get() + 1).max(known + 1);
@@ -65,7 +66,7 @@ fn tick(time: Nanos) -> u64 {
     time.0 / TICK_NS
 }
 
-/// The last timestamp before a tick.
+/// The last timestamp that is earlier than this tick.
 fn before_tick(tick: u64) -> Timestamp {
     Timestamp(((tick << TAKER_BITS) - u64::from(tick > 0)).max(Timestamp::LOADED.0))
 }

@@ -1,13 +1,13 @@
-//! Timestamps of one process: a counter that its threads share.
+//! Timestamps of one process: the process's threads share one counter.
 //!
 //! Invariant: each timestamp is above all earlier ones, since all additions to one word have one order. A load that
-//! starts after an addition has returned sees that addition. The counter exists as long as the memory nodes do,
-//! because the memory nodes are mapped memory of the same process, or belong to a fabric that ends with the process.
+//! starts after an addition has returned sees that addition. The counter exists as long as the memory nodes do. The
+//! memory nodes are mapped memory of the same process, or belong to a fabric that ends with the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_store::ids::Timestamp;
 
-/// The counter, in a cache line of its own.
+/// The timestamp counter, in a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct SharedCounter {
@@ -21,13 +21,13 @@ impl Default for SharedCounter {
 }
 
 impl SharedCounter {
-    /// Creates a counter whose next timestamp is above `last`, for memory that has versions up to `last`.
+    /// Creates a counter whose next timestamp is above `last`. Versions in memory may have timestamps up to `last`.
     pub fn after(last: Timestamp) -> SharedCounter {
         SharedCounter { last: AtomicU64::new(last.0) }
     }
 
-    /// Makes the counter give only timestamps above `last` from now on. Call this function for memory that has
-    /// versions from another source.
+    /// Makes the counter give only timestamps above `last` from now on. A caller calls this function if memory
+    /// contains versions whose timestamps came from another source.
     pub fn raise(&self, last: Timestamp) {
         self.last.fetch_max(last.0, Ordering::AcqRel);
     }
@@ -38,7 +38,7 @@ impl SharedCounter {
         Timestamp(self.last.load(Ordering::Acquire))
     }
 
-    /// The next timestamp.
+    /// Returns the counter's next timestamp.
     #[inline]
     pub fn next(&self) -> Timestamp {
         Timestamp(self.last.fetch_add(1, Ordering::AcqRel) + 1)

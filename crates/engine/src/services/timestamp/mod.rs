@@ -17,10 +17,10 @@ use tarn_fabric::address::Address;
 use tarn_fabric::rpc::HandlerId;
 use tarn_store::ids::Timestamp;
 
-/// The handler number of the timestamp service on every node. LOCK and the other lock messages have smaller numbers.
+/// The handler number of the timestamp service on every node. The lock messages such as LOCK have smaller numbers.
 pub const STAMP: HandlerId = HandlerId(8);
 
-/// The number of bytes of a reply.
+/// The number of bytes of a reply from the timestamp service.
 pub const REPLY_BYTES: usize = 16;
 
 /// The greatest timestamp that a compute node has seen.
@@ -44,23 +44,23 @@ impl LastSeen {
     /// Records that the node has seen this timestamp.
     #[inline]
     pub fn raise(&self, Timestamp(to): Timestamp) {
-        // Usually the timestamp is known already. Then no thread writes the cache line, and the line stays in the
-        // cache of every reader.
+        // Usually the node has already seen this timestamp. Then no thread writes the cache line, and the line stays
+        // in the cache of every reader.
         if self.0.load(Ordering::Relaxed) < to {
             self.0.fetch_max(to, Ordering::AcqRel);
         }
     }
 }
 
-/// The source of a thread's timestamps: all threads of a database have the same source.
+/// The source of a thread's timestamps. All threads of a database have the same source.
 pub enum Timestamps {
-    /// The counter of the process that all compute nodes run in ([`crate::site::Database::counter`]).
+    /// The counter of the process in which all compute nodes run ([`crate::site::Database::counter`]).
     Counter,
-    /// A counter in the memory pool: a READ for a start, a FETCH_AND_ADD for a commit, at the primary alone. The
+    /// A counter in the memory pool. A start uses a READ and a commit uses a FETCH_AND_ADD, at the primary alone. The
     /// explorer and simulated clusters use this counter.
     Pool(Address),
-    /// A service on a node of the compute pool, which threads call by messages.
+    /// A timestamp service on a node of the compute pool, which threads call by messages.
     Service(Box<StampClient>),
-    /// Clocks of bounded uncertainty. A commit waits until its timestamp is past.
+    /// Clocks of bounded uncertainty. A commit waits until its timestamp has passed by every clock.
     Clock(ClockStamps),
 }

@@ -1,8 +1,9 @@
-//! Handles the answers of the rounds of a fetch.
+//! Handles the answers that the memory nodes send to the rounds of a fetch.
 //!
-//! Invariant: a fetch handles all answers of a round before any of them aborts the transaction, so that the
-//! transaction knows which locks were granted. If the caller has already seen a record that was read without a lock,
-//! the record must still be the same when the lock is granted. If such a record has changed, the transaction aborts.
+//! Invariant: a fetch handles all answers of a round before any answer aborts the transaction, so that the
+//! transaction knows which locks were granted. A record that the caller has already seen without a lock must still be
+//! the same when the lock is granted. If a record that the caller has already seen has changed, the transaction
+//! aborts.
 
 use super::fetch::{shares, waits_for_turn};
 use super::validate::admit;
@@ -21,7 +22,8 @@ use tarn_store::layout::{LOCK_AT, Lined, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
 
-/// Handles all answers of the round. Returns the first reason to abort, after it has noted which locks were granted.
+/// Handles all answers of one round of a fetch. Returns the first reason to abort, after the fetch has noted which
+/// locks were granted.
 #[inline(always)]
 pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.locks.is_empty() {
@@ -30,8 +32,8 @@ pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Resul
     let mut verdict = Ok(());
     let mut taken = txn.fetched;
     let Txn { entries, lookups, round, tag, leases, fetched, .. } = &mut *txn;
-    // Reads of home bins are the most common case, so they have a loop of their own. A record that is not in its home
-    // bin may be elsewhere in its bucket, or may not exist.
+    // Reads of home bins are the most common case, so this function handles them in a loop of their own. A record
+    // that is not in its home bin may be elsewhere in its bucket, or may not exist.
     for entry in &mut entries[*fetched..] {
         if entry.progress != Progress::Home {
             break;
@@ -146,7 +148,7 @@ fn absorb_lookup(
 /// Returns the place of the contiguous payload of a record whose image was read.
 ///
 /// # Errors
-/// The lines of the image come from different moments.
+/// The lines of the record's image come from different moments.
 #[inline(always)]
 fn payload_in(
     access: &impl Access,
@@ -181,7 +183,7 @@ pub(super) fn settle_found(
     match entry.mode {
         Mode::Update | Mode::Delete => entry.progress = Progress::Lock,
         Mode::Read if access.locks_reads(leases) => entry.progress = Progress::Lock,
-        // If the record already exists, the caller of an insert sees this record.
+        // If the record already exists, an insert shows this record to its caller.
         Mode::Read | Mode::Insert if table.slot.is_out_of_line() && entry.cells != Cells::NONE => {
             entry.progress = Progress::Body;
         }
@@ -211,13 +213,13 @@ fn settle(
     Ok(())
 }
 
-/// Returns the layout of a table's records, if their payload is not contiguous.
+/// Returns the layout of a table's records, if the payload of these records is not contiguous.
 #[inline]
 fn in_lines(table: &Table) -> Option<Lined> {
     table.slot.lined().filter(|lined| lined.lines() > 1)
 }
 
-/// Copies the payload out of an image. Returns the place of the contiguous copy.
+/// Copies the payload of a record out of the record's image. Returns the place of the contiguous copy of the payload.
 fn gathered(round: &mut Round, image: BufferOffset, table: &Table, lined: Lined) -> BufferOffset {
     let payload = round.reserve_lines(table.slot.payload_bytes);
     for part in lined.parts(lined.payload_at(), table.slot.payload_bytes) {
@@ -238,7 +240,7 @@ fn settle_absent(
     }
     entry.version = txn.lookup(entry).directory_version;
     if entry.mode == Mode::Insert {
-        // `provide_blocks` decides which slot the new record gets.
+        // The function `provide_blocks` decides which slot the new record gets.
         entry.progress = Progress::Lock;
         entry.address = Address::NULL;
         return Ok(());
@@ -261,7 +263,8 @@ fn settle_absent(
     Ok(())
 }
 
-/// Notes the version that was read. The version must equal the version that the caller has seen before.
+/// Notes the version of a record that was read. The version that was read must equal the version that the caller has
+/// seen before.
 fn show(access: &impl Access, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
     if entry.watched && entry.version != version && access.keeps(Rule::ValidateReads) {
         return Err(AbortReason::VersionChanged);
@@ -327,7 +330,7 @@ fn absorb_direct_lock(
     }
     let moved = body_of(&txn.round, table, entry.image) != entry.body;
     if !is_still_there(txn, entry, table) || moved {
-        // The lock stays on the record that is now in this slot. This lock is released at the end of the transaction,
+        // The lock stays on the record that is now in this slot. The transaction releases this lock at its end,
         // together with its other locks.
         cx.cache.borrow_mut().forget(entry.table, entry.key);
         return Err(AbortReason::StaleAddress);
@@ -358,7 +361,7 @@ fn absorb_lock(
     }
     if entry.mode != Mode::Update {
         // The directory record is handled even before the record is locked, because other reads of this transaction
-        // are compared with it.
+        // are compared with the directory record.
         take_directory(txn, entry, table, access.keeps(Rule::ProtectAbsent))?;
     }
     if record == LockOutcome::NotYet {
@@ -366,8 +369,8 @@ fn absorb_lock(
     }
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     if entry.mode == Mode::Insert {
-        // The version may have any counter, because a slot that was chosen only by its fingerprint was not read
-        // before.
+        // The version may have any counter, because the transaction has not read a slot that it chose only by its
+        // fingerprint.
         if version.is_present() {
             return Err(AbortReason::IndexChanged);
         }
@@ -383,7 +386,7 @@ fn absorb_lock(
     Ok(())
 }
 
-/// Handles a record that was read after its readers' lock was taken.
+/// Handles a record that was read after the readers' lock of the record was taken.
 fn absorb_shared(
     access: &impl Access,
     cx: &Context,
@@ -396,8 +399,8 @@ fn absorb_shared(
         LockOutcome::NotYet => return Ok(()),
         LockOutcome::Refused => return Err(AbortReason::ReadLocked),
     }
-    // The transaction writes nothing under a readers' lock. If such a lock is logged anyway, its record stays
-    // unchanged.
+    // The transaction writes nothing under a readers' lock. If such a readers' lock is logged anyway, the record
+    // under that lock stays unchanged.
     let held = std::mem::replace(&mut entry.lock, NO_LOCK);
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     txn.locks[held as usize].old_version = version;
@@ -456,8 +459,8 @@ fn absorb_body(
     Ok(())
 }
 
-/// Handles the image of a locked record. The image is current, because the lock was held when it was read. The image
-/// is copied, so that the old bytes remain for the undo log.
+/// Handles the image of a locked record. The image is current, because the transaction held the lock when it read the
+/// image. The function copies the image, so that the old bytes remain for the undo log.
 fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     let inserted = entry.mode == Mode::Insert;

@@ -1,12 +1,13 @@
 //! A batch of reads from one table by processor loads, for memory that the processor can load directly (near memory).
-//! The batch is a whole transaction that takes no lock, has no working set and sends no round.
+//! The batch of reads is a whole transaction that takes no lock, has no working set and sends no round.
 //!
 //! Invariant: the batch reads records in the same steps as [`super::near`], with the same checks. First the batch
-//! reads each home bin. Then it reads the bucket of each record that is not in its home bin, and the blocks of this
-//! bucket's chain. At the end it reads LOCK and VERSION again, if the protocol requires this. A batch locks and
-//! changes nothing. So any unusual case only ends the batch, and the transaction runs again as an ordinary one.
-//! Unusual cases are a record that another transaction has locked, a record in no slot of its bucket, and a failed
-//! node. The protocol decides the meaning of a LOCK word ([`Access::judge`]), and which records must be validated.
+//! reads the home bin of each record. Then the batch reads the bucket of each record that is not in its home bin, and
+//! the blocks of this bucket's chain. At the end, the batch reads the LOCK and VERSION of the records again, if the
+//! protocol requires this. A batch of reads locks and changes nothing. So any unusual case only ends the batch of
+//! reads, and the engine runs the transaction again as an ordinary transaction. Unusual cases are a record that
+//! another transaction has locked, a record in no slot of its bucket, and a failed node. The protocol decides the
+//! meaning of a LOCK word ([`Access::judge`]), and which records the batch must validate.
 
 use super::near::{self, show_homes, show_strays};
 use super::sought::{Found, Outcome, Sought, Sum, ask_bins, ask_strays};
@@ -26,8 +27,8 @@ use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, Version};
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::TableId;
 
-/// The maximum number of records of a batch. With so few records, all their cache lines are still in the processor's
-/// cache when the records are validated.
+/// The maximum number of records in a batch of reads. With at most this number of records, all their cache lines are
+/// still in the processor's cache when the batch validates the records.
 pub(crate) const TOGETHER_MAX: usize = 16;
 
 /// A record that the batch wants to read.
@@ -35,14 +36,16 @@ pub(crate) const TOGETHER_MAX: usize = 16;
 pub(crate) struct Wanted {
     /// The record's key.
     pub(crate) key: u64,
-    /// Before the record is found, the slots in which it is searched; after that, the record's slot.
+    /// Before the record is found, this field names the slots that the batch searches; after that, it names the
+    /// record's slot.
     at: Target,
     /// The block to search if the record is not in its home bin: first the record's bucket, then each block of the
     /// bucket's chain.
     block: Address,
     /// The version of the record that was found.
     pub(crate) version: Version,
-    /// After the record is found, its payload in the round's buffer; before that, the buffer's line for the record.
+    /// After the record is found, this field is the position of its payload in the round's buffer. Before that, it is
+    /// the position of the buffer's line for the record.
     pub(crate) payload: BufferOffset,
     state: State,
 }
@@ -101,19 +104,19 @@ enum State {
     Sought,
     /// The record was found and is shown to the caller.
     Shown,
-    /// The record was found and is shown, and another transaction was about to write it.
+    /// The record was found and is shown to the caller, and another transaction was about to write the record.
     Marked,
 }
 
-/// A coordinator's batch of reads. The memory of a batch is used again for the coordinator's next transaction.
+/// A batch of reads of one coordinator. The memory of a batch is used again for the coordinator's next transaction.
 pub struct BatchRead {
     wanted: [Wanted; TOGETHER_MAX],
     count: usize,
     table: TableId,
     tag: OwnerTag,
-    /// The place in the buffer of one line for each record.
+    /// The position in the buffer where the lines of the records begin, one line for each record.
     lines: BufferOffset,
-    /// The window of time in which the batch reads, for protocols whose readers have leases.
+    /// The window of time in which the batch reads its records, for protocols whose readers have leases.
     pub(crate) window: Option<(Window, LeaseWord)>,
     /// The moment before the batch's first read, for protocols whose writers announce when they begin to write.
     pub(crate) moment: Option<EpochSnapshot>,
@@ -122,19 +125,19 @@ pub struct BatchRead {
 /// The progress of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BatchOutcome {
-    /// All records were found and belong to one moment, so the transaction has committed.
+    /// The batch found all records as of one moment, so its transaction has committed.
     Done,
-    /// The batch has prefetched the lines of more bins. After some time for these lines to arrive, the caller reads
-    /// the batch again.
+    /// The batch has prefetched the cache lines of more bins. The caller lets some time pass for the prefetched lines
+    /// to arrive, and then reads the batch again.
     Asked,
-    /// A record is locked or changed by another transaction.
+    /// Another transaction has locked or changed a record of the batch.
     Refused(AbortReason),
-    /// A record is at an unusual place, or a node has failed.
+    /// A record of the batch is at an unusual place, or a node has failed.
     Unusual,
 }
 
 impl BatchRead {
-    /// Returns a batch without records.
+    /// Returns a batch of reads without records.
     pub(crate) fn new(tag: OwnerTag) -> BatchRead {
         let none = Wanted {
             key: 0,
@@ -148,10 +151,10 @@ impl BatchRead {
         BatchRead { wanted, count: 0, table: TableId(0), tag, lines, window: None, moment: None }
     }
 
-    /// Begins a new batch, in an empty buffer, and prefetches the lines of all home bins.
+    /// Begins a new batch in an empty buffer, and prefetches the cache lines of all home bins of the batch.
     ///
     /// # Panics
-    /// The caller gives too many keys. That is a bug in this program.
+    /// The caller gives more than [`TOGETHER_MAX`] keys. A call with too many keys is a bug in this program.
     #[inline]
     pub(crate) fn ask(
         &mut self,
@@ -229,14 +232,14 @@ pub(crate) fn reads(cx: &Context, table: &Table) -> bool {
     if cx.is_near {
         return near::reads_table(cx, table);
     }
-    // A slot must be readable by one READ, which brings the whole record or shows that it is incomplete.
+    // One READ of a slot must either bring the whole record or show that the record is incomplete.
     let slot = &table.slot;
     let is_at_once = slot.is_one_line() || slot.lined().is_some();
     is_at_once && slot.full_key_bytes == 0 && !slot.is_out_of_line()
 }
 
-/// Reads the records that were not found yet: first in their home bins, then in their buckets, then in the blocks of
-/// the buckets' chains.
+/// Reads the records that the batch has not found yet: first in their home bins, then in their buckets, then in the
+/// blocks of the buckets' chains.
 #[inline]
 pub(crate) fn read(
     access: &impl Access,
@@ -263,7 +266,7 @@ pub(crate) fn read(
     }
 }
 
-/// Validates the records that were found: reads their LOCK and VERSION again.
+/// Validates the records that the batch has found: reads their LOCK and VERSION again.
 #[inline]
 pub(crate) fn look_again(
     access: &impl Access,
@@ -282,8 +285,8 @@ pub(crate) fn look_again(
     }
 }
 
-/// Reads as [`read`] does. After that, validates the records that were found, because a reader without a lease must
-/// do so.
+/// Reads the records of the batch in the same way as [`read`]. After the reads, validates the records that the batch
+/// has found, because a reader without a lease must validate them.
 #[inline]
 pub(crate) fn read_and_look_again(
     access: &impl Access,

@@ -1,9 +1,9 @@
-//! The execute phase: finds, locks and reads the records of a block of a transaction. This file sends the rounds;
-//! [`super::absorb`] handles the answers.
+//! The execute phase: finds, locks and reads the records of a block of a transaction. This file sends the rounds of a
+//! fetch; [`super::absorb`] handles the answers.
 //!
-//! Invariant: a fetch handles all answers of a round before any of them aborts the transaction, so that the
+//! Invariant: a fetch handles all answers of a round before any answer aborts the transaction, so that the
 //! transaction knows which locks were granted. If the transaction will write a record, it locks the record and reads
-//! it again in the same batch after the lock. A READ before the lock only tells the record's place.
+//! it again in the same batch after the lock. A READ before the lock only shows the place of the record.
 
 use super::absorb::absorb;
 use super::{Access, home, near};
@@ -18,7 +18,7 @@ use tarn_store::ids::{Explanation, Failure, Mode};
 use tarn_store::layout::DIRECTORY_BYTES;
 use tarn_store::placement::catalog::Table;
 
-/// Fetches every entry that was not fetched before.
+/// Fetches every entry of the transaction that was not fetched before.
 pub(crate) async fn fetch(
     access: &impl Access,
     cx: &Context,
@@ -36,7 +36,7 @@ pub(crate) async fn fetch(
     if is_warm {
         near::fetch_strays(access, cx, txn).await?;
     }
-    // If this future is dropped, the transaction keeps this failure.
+    // If the caller drops this future, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     let outcome = loop {
         if txn.fetched == txn.entries.len() && !txn.ordered.pending {
@@ -45,7 +45,7 @@ pub(crate) async fn fetch(
         let riding = access.plan_piggyback(cx, txn);
         plan(access, cx, txn);
         if std::mem::take(&mut is_warm) {
-            // The only verbs in the round read buckets that were searched a moment ago.
+            // The only verbs in this round read buckets that other requests read a moment ago.
             txn.round.hot();
         }
         if txn.ordered.pending {
@@ -80,7 +80,8 @@ pub(crate) async fn fetch(
     outcome
 }
 
-/// Refuses a fetch after an earlier fetch that failed or that the caller dropped. Such a transaction can only end.
+/// Refuses a fetch after an earlier fetch that failed or that the caller dropped. After such a failed or dropped
+/// fetch, the transaction can only end.
 #[cold]
 fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     suspect_all_locks(txn);
@@ -91,8 +92,8 @@ fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     cx.explain(Explanation::usage("fetch", "one more", allowed))
 }
 
-/// Adds the next verbs of every entry that was not fetched yet. The READ of a home bin was already planned when its
-/// entry was added.
+/// Adds the next verbs of every entry that was not fetched yet to the round. The READ of a home bin was already
+/// planned when the entry of the record was added.
 #[inline(always)]
 fn plan(access: &impl Access, cx: &Context, txn: &mut Txn) {
     if txn.noted > 0 {
@@ -117,7 +118,8 @@ fn plan_others(access: &impl Access, cx: &Context, txn: &mut Txn) {
         }
     }
     if warm {
-        // All these records were read a moment ago, so the round is sent immediately, before other transactions run.
+        // The transaction read all these records a moment ago, so it sends the round immediately, before other
+        // transactions run.
         txn.round.hot();
     }
 }
@@ -132,8 +134,8 @@ fn asks_for_lock(access: &impl Access, txn: &Txn, index: usize) -> bool {
     }
 }
 
-/// Returns the entry whose lock is requested next, for systems that request one lock per round. The same entry is
-/// returned until its lock is granted.
+/// Returns the entry whose lock is requested next, for systems that request one lock per round. The function returns
+/// the same entry until the lock of that entry is granted.
 fn whose_turn(access: &impl Access, txn: &Txn) -> Option<usize> {
     let mut waiting = txn.fetched..txn.entries.len();
     let asks = |index: &usize| asks_for_lock(access, txn, *index);
@@ -141,14 +143,14 @@ fn whose_turn(access: &impl Access, txn: &Txn) -> Option<usize> {
     same.or_else(|| waiting.find(asks))
 }
 
-/// Returns whether an entry has to wait for a later round to request its lock. If the entry has to wait, this round
-/// contains no verbs for it.
+/// Returns whether an entry has to wait for a later round to request its lock. If the entry has to wait for a later
+/// round, this round contains no verbs for the entry.
 #[inline(always)]
 pub(super) fn waits_for_turn(access: &impl Access, txn: &Txn, index: usize) -> bool {
     !access.locks_together() && txn.in_turn != Some(index) && asks_for_lock(access, txn, index)
 }
 
-/// Adds the next verbs of an entry. Returns whether the lines that the verbs read were read a moment ago.
+/// Adds the next verbs of an entry to the round. Returns whether the transaction read the same lines a moment ago.
 #[inline(never)]
 fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let mut entry = txn.entries[index];
@@ -177,8 +179,8 @@ fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -
     warm
 }
 
-/// Adds the READ of a record at a cached address. If the transaction will write the record, also adds the request for
-/// its lock.
+/// Adds the READ of a record at a cached address to the round. If the transaction will write the record, also adds
+/// the request for the record's lock.
 fn plan_direct(
     access: &impl Access,
     cx: &Context,
@@ -192,7 +194,7 @@ fn plan_direct(
         let slot_bytes = table.slot.slot_bytes;
         entry.image = txn.round.reserve_lines(slot_bytes + 32);
         if !table.slot.is_read_at_once() {
-            // The lines of one READ arrive in any order, so the record's head is read first, by a READ of its own.
+            // The lines of one READ arrive in any order, so a separate READ reads the record's head first.
             txn.round.read_into(target, entry.image.plus(slot_bytes + 16), 16);
         }
         txn.round.read_into(target, entry.image, slot_bytes);
@@ -208,13 +210,13 @@ fn plan_direct(
     }
 }
 
-/// Returns whether an entry is read under a readers' lock.
+/// Returns whether the transaction reads an entry's record under a readers' lock.
 pub(super) fn shares(access: &impl Access, leases: &Leases, entry: &Entry) -> bool {
     entry.mode == Mode::Read && access.locks_reads(leases)
 }
 
-/// Adds the request for a lock, then the READ of the record, both in one batch, so that the record is read under the
-/// lock.
+/// Adds the request for a record's lock and then the READ of the record in one batch, so that the READ happens under
+/// the lock.
 fn plan_record_lock(
     access: &impl Access,
     cx: &Context,
@@ -235,7 +237,8 @@ fn plan_record_lock(
     entry.writable = !reads;
     let slot_bytes = table.slot.slot_bytes;
     if reads && !table.slot.is_read_at_once() {
-        // The lease may end while the record's lines are read in any order, so the record's head is read first.
+        // The lease may end while the record's lines are read in any order, so a separate READ reads the record's
+        // head first.
         entry.image = txn.round.reserve_lines(slot_bytes + 16);
         txn.round.read_into(target, entry.image.plus(slot_bytes), 16);
         txn.round.read_into(target, entry.image, slot_bytes);
@@ -264,7 +267,7 @@ fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, entry: &mut Entr
     plan_record_lock(access, cx, txn, entry, table);
 }
 
-/// Adds READs of the cache lines that contain the wanted cells of a payload stored outside its slot.
+/// Adds READs of the cache lines that contain the wanted cells of a payload that is stored outside its slot.
 fn plan_body(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let target = cx.groups.primary(entry.body);
     let body_bytes = table.slot.body_bytes();

@@ -1,13 +1,13 @@
-//! Adds the records that a caller requests, and has a short code path for the most common case. In that case a record
-//! of one line, in its home bin, is read or updated.
+//! Adds the records that a caller requests, and has a short code path for the most common case. The most common case
+//! reads or updates a record of one line that is in its home bin.
 //!
-//! Invariant: only this file reads a record's home bin. The READ is planned as soon as the caller requests the
-//! record, in the round that the next fetch sends. This file requests locks, and handles their grants, only where
-//! `fetch` and `absorb` would do the same. Most records of most transactions are handled in this file. `fetch` and
-//! `absorb` handle rare cases: chains, long keys, payloads outside their slots. Home bins that can be read without a
-//! round are only noted, and [`super::near`] reads them. If this transaction holds a slot's lock for another key, it
-//! requests the lock once more and is refused. The refusal is right, because the requested key is no longer in that
-//! slot.
+//! Invariant: no other file reads a record's home bin. This file plans the READ of a home bin as soon as the caller
+//! requests the record, in the round that the next fetch sends. This file requests locks, and handles their grants,
+//! only where `fetch` and `absorb` would do the same. This file handles most records of most transactions. `fetch`
+//! and `absorb` handle rare cases: chains, long keys, payloads outside their slots. This file only notes home bins
+//! that loads can read without a round, and [`super::near`] reads these home bins. If this transaction holds a slot's
+//! lock for another key, it requests the same lock once more and is refused. The second request for the lock is
+//! rightly refused, because the requested key is no longer in that slot.
 
 use super::absorb::{body_of, settle_found};
 use super::{Access, near};
@@ -40,7 +40,7 @@ pub(crate) fn add(
     }
 }
 
-/// Adds a record that is searched in its home bin. Immediately plans the READ of this bin.
+/// Adds a record that the next fetch searches in the record's home bin. Also plans the READ of this home bin.
 #[inline(always)]
 fn add_at_home(
     access: &impl Access,
@@ -65,7 +65,7 @@ fn add_at_home(
     txn.push(entry)
 }
 
-/// Adds a record that is read at its cached address, or searched in its home bin or in the index.
+/// Adds a record that the next fetch reads at its cached address, or searches in its home bin or in the index.
 #[inline(never)]
 fn add_rarer(
     access: &impl Access,
@@ -95,8 +95,8 @@ fn add_rarer(
     handle
 }
 
-/// Plans a further step for a record that was already fetched. The step reads more cells in its slot, locks its slot,
-/// or reads its bucket.
+/// Plans a further step for a record that was already fetched. The further step reads more cells of the record in its
+/// slot, locks the slot, or reads the record's bucket.
 pub(crate) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     match further {
         Upgrade::Cells => txn.entries[index].progress = Progress::Direct,
@@ -105,8 +105,8 @@ pub(crate) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrad
     }
 }
 
-/// Handles the answer for the home bin of a record that is to be read or updated. Returns whether the record was in
-/// its home bin.
+/// Handles the answer for the home bin of a record that the transaction wants to read or update. Returns whether the
+/// record was in its home bin.
 ///
 /// # Errors
 /// Another transaction has locked the record.
@@ -138,8 +138,8 @@ fn is_short(entry: &Entry, table: &Table) -> bool {
     entry.mode == Mode::Update && table.slot.is_plain() && !table.slot.is_out_of_line()
 }
 
-/// Adds the request for the lock and the READ of a record whose slot is known. Returns whether the entry needs no
-/// other verbs.
+/// Adds the request for the lock and the READ of a record whose slot is known. Returns whether the entry of the
+/// record needs no other verbs.
 #[inline(always)]
 pub(super) fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let entry = &txn.entries[index];

@@ -2,15 +2,15 @@
 //! and reads them. The module serves every protocol whose locks are words in the heads of its records.
 //!
 //! Map: `fetch` sends the rounds of a block, `absorb` handles the answers, and `home` has a short code path for the
-//! most common case of both. `validate` reads again the LOCK and VERSION of records that were not locked. Three
-//! modules use loads instead of rounds if the processor can load memory directly (near memory). `sought` finds
-//! records; `near` reads and validates the records of a transaction; `batch_read` does the same for a whole
-//! transaction that is one call.
+//! most common case. `validate` reads again the LOCK and VERSION of records that were not locked. Three modules use
+//! loads instead of rounds if the processor can load memory directly (near memory). `sought` finds records; `near`
+//! reads and validates a transaction's records; `batch_read` reads and validates a batch of records that is a whole
+//! transaction.
 //!
-//! Invariant: a fetch handles all answers of a round before any of them aborts the transaction. The layout decides
-//! the meaning of the bytes of a record that is read here ([`tarn_store::layout::Slot`]). The protocol ([`Access`])
-//! decides the meaning of a LOCK word, which lock a transaction requests, and which additional verbs a round
-//! contains. This module does not contain the commit of a transaction.
+//! Invariant: a fetch handles all answers of a round before any answer aborts the transaction. The layout decides the
+//! meaning of the bytes of a record that a transaction reads ([`tarn_store::layout::Slot`]). The protocol
+//! ([`Access`]) decides the meaning of a LOCK word, which lock a transaction requests, and which additional verbs a
+//! round contains. This module does not contain the commit of a transaction.
 
 mod absorb;
 pub(crate) mod batch_read;
@@ -36,27 +36,27 @@ use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 
-/// The meaning of a LOCK word for the transaction that has read it.
+/// The meaning of a LOCK word for the transaction that has read the word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockState {
     /// The lock is free, or this transaction holds it.
     Free,
-    /// Another transaction holds the lock. The holder lets this transaction read the record if this transaction
-    /// validates the read.
+    /// Another transaction holds the lock. The other transaction lets this transaction read the record, if this
+    /// transaction validates the read.
     Marked,
     /// Another transaction holds the lock, so this transaction aborts.
     InTheWay,
-    /// Another transaction holds the lock, but the word does not name it. The transaction that has read this word
-    /// aborts.
+    /// Another transaction holds the lock, but the LOCK word does not name that transaction. The transaction that has
+    /// read this LOCK word aborts.
     Taken,
 }
 
 /// The outcome of a request for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockOutcome {
-    /// The transaction holds the lock, and the READ that followed the request is valid.
+    /// The transaction holds the lock, and the READ that followed the lock request is valid.
     Held,
-    /// The lock is not granted yet. The next round requests it again.
+    /// The lock is not granted to the transaction yet. The next round requests the lock again.
     NotYet,
     /// Another transaction holds the lock.
     Refused,
@@ -73,80 +73,80 @@ pub trait Access: Structure {
     const VALIDATES: Which = Which::All;
 
     /// Returns the meaning of a LOCK word for `me`, a transaction that has found the record and wants it in this
-    /// mode. A word of 0 always means a free lock, so callers may skip the call for it.
+    /// mode. A word of 0 always means a free lock, so callers may skip this function for the word 0.
     #[inline(always)]
     fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         Self::Locks::judge(self, lock, me, mode)
     }
 
-    /// Returns the meaning of a LOCK word that validation reads again. The word belongs to a record or to a directory
-    /// record, whose lock word contains its holder's tag under every protocol.
+    /// Returns the meaning of a LOCK word that validation reads again. The LOCK word belongs to a record or to a
+    /// directory record. A directory record's LOCK word contains its holder's tag under every protocol.
     #[inline(always)]
     fn judge_again(&self, kind: LockKind, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         Self::Locks::judge_again(self, kind, (lock, me, mode))
     }
 
-    /// Requests the lock on a record that the transaction has not locked, and returns the lock's index. The READ of
-    /// the record follows this request.
+    /// Requests the lock on a record that the transaction has not locked, and returns the index of the lock in the
+    /// transaction's list. The READ of the record follows this request for the lock.
     #[inline(always)]
     fn lock_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
         Self::Locks::lock_record(cx, txn, address)
     }
 
-    /// See [`Locks::locks_reads`].
+    /// Calls [`Locks::locks_reads`] of this system's kind of locks.
     #[inline(always)]
     fn locks_reads(&self, leases: &Leases) -> bool {
         Self::Locks::locks_reads(leases)
     }
 
-    /// See [`Locks::locks_together`].
+    /// Calls [`Locks::locks_together`] of this system's kind of locks.
     #[inline(always)]
     fn locks_together(&self) -> bool {
         Self::Locks::locks_together(self)
     }
 
-    /// See [`Locks::share_record`].
+    /// Calls [`Locks::share_record`] of this system's kind of locks.
     fn share_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
         Self::Locks::share_record(cx, txn, address)
     }
 
-    /// See [`Locks::lock_again`].
+    /// Calls [`Locks::lock_again`] of this system's kind of locks.
     #[inline(always)]
     fn lock_again(&self, cx: &Context, txn: &mut Txn, lock: u32, mode: Mode) {
         Self::Locks::lock_again(cx, txn, lock, mode);
     }
 
-    /// See [`Locks::taken`].
+    /// Calls [`Locks::taken`] of this system's kind of locks.
     #[inline(always)]
     fn taken(&self, cx: &Context, txn: &mut Txn, lock: (u32, Mode)) -> LockOutcome {
         Self::Locks::taken(self, cx, txn, lock)
     }
 
-    /// See [`Locks::has_to_wait`].
+    /// Calls [`Locks::has_to_wait`] of this system's kind of locks.
     #[inline(always)]
     fn has_to_wait(&self, txn: &Txn) -> bool {
         Self::Locks::has_to_wait(txn)
     }
 
-    /// See [`Locks::wait`].
+    /// Calls [`Locks::wait`] of this system's kind of locks.
     ///
     /// # Errors
-    /// The same errors as [`Locks::wait`].
+    /// Returns the same errors as [`Locks::wait`].
     async fn wait(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         Self::Locks::wait(self, cx, txn).await
     }
 
     /// Adds this system's additional verbs, if any, to the next round of a fetch, before the fetch adds its own
-    /// verbs. Returns the place in the buffer for the answers to these verbs.
+    /// verbs. Returns the place in the buffer for the answers to the additional verbs.
     #[inline(always)]
     fn plan_piggyback(&self, _: &Context, _: &mut Txn) -> Option<BufferOffset> {
         None
     }
 
-    /// Handles the answers to the additional verbs of [`Access::plan_piggyback`].
+    /// Handles the answers to the additional verbs that [`Access::plan_piggyback`] added.
     ///
     /// # Errors
-    /// The answers show that the transaction cannot commit.
+    /// The answers to the additional verbs show that the transaction cannot commit.
     fn absorb_piggyback(
         &self,
         _: &Context,

@@ -1,10 +1,10 @@
-//! Reads records by loads instead of rounds, if the processor can load memory directly (near memory). Finds records,
-//! shows them to the caller and validates them.
+//! Reads records by loads instead of rounds, if the processor can load memory directly (near memory). This file finds
+//! records, shows them to the caller and validates them.
 //!
 //! Invariant: each visit to memory takes the place of one round of [`super::fetch`] or [`super::validate`] (see
-//! [`super::sought`]). The protocol decides the meaning of a LOCK word ([`Access::judge`]). All records are handled
-//! before any of them aborts the transaction. A record that is not in its bucket is searched by rounds. A transaction
-//! that has locks, or requests any, uses rounds for all its records.
+//! [`super::sought`]). The protocol decides the meaning of a LOCK word ([`Access::judge`]). All records of a visit
+//! are handled before any record aborts the transaction. If a record is not in its bucket, the engine searches the
+//! record by rounds. A transaction that has locks, or requests any lock, uses rounds for all its records.
 
 use super::sought::{
     Found, LINE_WORDS, Outcome, Sought, Sum, Take, ask_bins, ask_strays, read_blocks, read_homes,
@@ -26,8 +26,8 @@ use tarn_store::index::Ungrown;
 use tarn_store::index::hash::home;
 use tarn_store::placement::catalog::Table;
 
-/// Returns whether an added record will be read by loads, unless the same fetch also gets records that need a round.
-/// The home bin of such a record is only noted, and no READ is planned for it.
+/// Returns whether loads will read an added record, unless the same fetch also gets records that need a round. The
+/// transaction only notes the home bin of such a record, and plans no READ for the home bin.
 #[inline(always)]
 pub(super) fn notes(cx: &Context, txn: &Txn, table: &Table, mode: Mode) -> bool {
     mode == Mode::Read
@@ -43,16 +43,16 @@ fn lies_near(cx: &Context, table: &Table) -> bool {
     cx.is_near && table.geometry.bucket_bytes.is_multiple_of(LINE_BYTES)
 }
 
-/// Returns whether records of this table are always read by loads. Loads can read such records if each record, with
-/// its key, fits into half a line or one line.
+/// Returns whether loads always read the records of this table. Loads can read the records of a table if each record,
+/// with its key, fits into half a line or one line.
 #[inline]
 pub(super) fn reads_table(cx: &Context, table: &Table) -> bool {
     let is_short = table.slot.is_plain() && !table.slot.is_out_of_line();
     is_short && table.slot.full_key_bytes == 0 && !cx.remembers && lies_near(cx, table)
 }
 
-/// Returns the same as [`notes`]. The answer is valid for all records of this table that the caller adds next for
-/// reading, if it adds no others between.
+/// Returns the same answer as [`notes`], for several records of one table. The answer is valid for all records of
+/// this table that the caller adds next for reading, if it adds no other records between.
 #[inline]
 pub(crate) fn notes_reads(cx: &Context, txn: &Txn, table: &Table) -> bool {
     !cx.remembers && table.slot.is_plain() && notes(cx, txn, table, Mode::Read)
@@ -77,7 +77,7 @@ pub(crate) fn note_read(
     txn.push(entry)
 }
 
-/// In place of the image of a noted record, which has no image yet.
+/// The value of an entry's field `image` if the record is only noted and has no image yet.
 const NOTED: BufferOffset = BufferOffset(u32::MAX);
 
 /// Notes a record for which [`notes`] returns true.
@@ -99,7 +99,7 @@ pub(super) fn plan_noted(cx: &Context, txn: &mut Txn) {
     *noted = 0;
 }
 
-/// Begins a fetch that has only noted records: prefetches the lines of their home bins.
+/// Begins a fetch that has only noted records: prefetches the cache lines of the records' home bins.
 #[inline]
 pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
     let is_all = txn.noted > 0 && txn.fetched + txn.noted == txn.entries.len();
@@ -112,13 +112,13 @@ pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>
         return None;
     }
     txn.noted = 0;
-    // If the fetch is dropped, the transaction keeps this failure.
+    // If the caller drops the fetch, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     Some(near)
 }
 
-/// Prefetches the lines of the home bins. Returns whether the transaction still only reads all these records, because
-/// the caller may have requested more of a record since.
+/// Prefetches the cache lines of the noted records' home bins. Returns whether the transaction still only reads all
+/// these records; the caller may have requested more of a record since.
 #[inline(always)]
 fn ask_homes(cx: &Context, txn: &Txn, near: DirectMemory<'_>) -> bool {
     let wanted = &txn.entries[txn.fetched..];
@@ -139,8 +139,8 @@ fn ask_homes(cx: &Context, txn: &Txn, near: DirectMemory<'_>) -> bool {
     are_read
 }
 
-/// Ends the fetch that [`ask`] has begun. Returns `None` if some records are not in their home bins. In that case
-/// [`fetch_strays`] continues the search for these records.
+/// Ends the fetch that [`ask`] has begun. Returns `None` if some records are not in their home bins. If [`read`]
+/// returns `None`, [`fetch_strays`] continues the search for these records.
 #[inline]
 pub(crate) fn read(
     access: &impl Access,
@@ -177,7 +177,7 @@ fn ended(cx: &Context, shown: Shown) -> Result<Sum, Failure> {
     }
 }
 
-/// Shows those of the given records that are in their home bins.
+/// Shows the caller those of the given records that are in their home bins.
 #[inline(never)]
 pub(super) fn show_homes<S: Sought>(
     access: &impl Access,
@@ -190,7 +190,7 @@ pub(super) fn show_homes<S: Sought>(
     Ok(admitting.verdict.map(|()| sum))
 }
 
-/// Shows those records that were not found before and are in their blocks.
+/// Shows the caller those records that earlier visits did not find and that are in their blocks.
 #[inline(never)]
 pub(super) fn show_strays<S: Sought>(
     access: &impl Access,
@@ -204,7 +204,7 @@ pub(super) fn show_strays<S: Sought>(
     Ok(admitting.verdict.map(|()| sum))
 }
 
-/// Shows the records that were found, except the records that another transaction has locked.
+/// Shows the caller the records that were found, except the records that another transaction has locked.
 struct Admitting<'a, A> {
     access: &'a A,
     cx: &'a Context,
@@ -223,9 +223,9 @@ impl<A: Access, S: Sought> Take<S, LINE_WORDS> for Admitting<'_, A> {
     }
 }
 
-/// Reads the buckets of the records that [`read`] has not found in their home bins, after the lines of the buckets
-/// have had time to arrive. For records that are not in their buckets either, begins lookups in the index. The next
-/// round of these lookups finds the lines in the processor's cache.
+/// Reads the buckets of the records that [`read`] has not found in their home bins, once the buckets' lines have had
+/// time to arrive. Begins lookups in the index for the records that are not in their buckets either. The next round
+/// of these index lookups finds the lines in the processor's cache.
 ///
 /// # Errors
 /// The same errors as a fetch.
@@ -236,7 +236,7 @@ pub(crate) async fn fetch_strays(
     txn: &mut Txn,
 ) -> Result<(), Failure> {
     let near = cx.port.near().expect("where homes were near");
-    // If the fetch is dropped, the transaction keeps this failure.
+    // If the caller drops the fetch, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     let wanted = &txn.entries[txn.fetched..];
     let table = cx.table(wanted[0].table);
@@ -261,8 +261,8 @@ pub(crate) fn ask_index_for_strays(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Returns near memory if it can be used and the records that the transaction has read are still in the processor's
-/// cache.
+/// Returns the near memory, if it can be used and the records that the transaction has read are still in the
+/// processor's cache.
 #[inline]
 pub(crate) fn ends_near<'a>(cx: &'a Context, txn: &Txn) -> Option<DirectMemory<'a>> {
     let is_warm = txn.entries.len() + txn.checks.len() <= WARM_CHECKS;
@@ -272,7 +272,7 @@ pub(crate) fn ends_near<'a>(cx: &'a Context, txn: &Txn) -> Option<DirectMemory<'
 /// Does the same as [`super::validate_those`], for a transaction for which [`ends_near`] returns near memory.
 ///
 /// # Errors
-/// The same errors as [`super::validate_those`].
+/// Returns the same errors as [`super::validate_those`].
 #[inline]
 pub(crate) fn validate(
     access: &impl Access,
@@ -293,7 +293,7 @@ pub(crate) fn validate(
     }
 }
 
-/// Validates the records that were read: reads their LOCK and VERSION again.
+/// Validates the records that the transaction has read: reads their LOCK and VERSION again.
 #[inline(never)]
 pub(super) fn look_again<P: Spot>(
     access: &impl Access,

@@ -1,9 +1,10 @@
-//! Access of transactions to records: a system decides here how records are found and how reads are protected.
+//! Access of transactions to records: each system decides by these functions how it finds records and how it protects
+//! reads.
 //!
-//! Invariant: a caller adds records and fetches them. After the fetch, the caller learns whether the records that it
-//! has seen belong to one moment. If the processor can load memory directly (near memory), the same steps are done
-//! without waiting. If some step would have to wait, it is not done at all, and the ordinary code with rounds
-//! follows.
+//! Invariant: a caller first adds records and then fetches them. After the fetch, the caller learns whether all the
+//! records that it has seen belong to one moment. If the processor can load memory directly (near memory), the
+//! functions for near memory do the same steps without waiting. If a step for near memory would have to wait, the
+//! step is not done, and the ordinary code with rounds follows.
 
 use super::batch_read::{self, BatchOutcome, BatchRead};
 use super::{Access, Which, fetch, home, is_of_one_read, near, validate_those};
@@ -20,43 +21,44 @@ use tarn_store::placement::catalog::Table;
 /// rounds has to follow.
 pub type AtOnce = Option<Result<(), Failure>>;
 
-/// The functions by which a system's transactions access records; see the module's text.
+/// The functions by which a system's transactions access records: see the text at the beginning of this file.
 pub trait RecordAccess<P> {
-    /// Adds an entry for a record that is in no entry yet. The function may plan verbs into the round that the next
-    /// fetch sends, because key, hash and table are known here.
+    /// Adds an entry for a record that is in no entry of the transaction yet. The function may plan verbs into the
+    /// round that the next fetch sends, because it knows the key, the hash and the table.
     fn add(system: &P, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle;
 
-    /// Plans a further step for a fetched record, because the caller needs more than the entry has. The caller has
-    /// already set the entry's mode to the one that it wants now. This function sets the entry's progress to the next
-    /// fetch's step for the record.
+    /// Plans a further step for a fetched record, because the caller needs more of the record than its entry has. The
+    /// caller has already set the entry's mode to the mode that it wants now. This function sets the field `progress`
+    /// of the entry to the step that the next fetch must do for the record.
     fn upgrade(system: &P, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade);
 
-    /// Fetches every entry that was not fetched before (the execute phase of one block).
+    /// Fetches every entry of the transaction that was not fetched before: this is the execute phase of one block.
     ///
     /// # Errors
-    /// An abort, after which the caller rolls back.
+    /// The transaction aborts, and the caller then rolls it back.
     fn fetch(system: &P, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>>;
 
     /// Returns whether a fetched transaction has already committed, because it has nothing to validate, write or
     /// release.
     fn is_committed(system: &P, txn: &Txn) -> bool;
 
-    /// Validates all reads of the transaction up to now. Returns `Ok` if there was one moment at which all these
-    /// records were in memory as they were read. The caller uses this function before it reports an abort that a
-    /// transaction's body has requested. A commit does not call it. The round must contain no planned verb.
+    /// Validates all reads that the transaction has made up to now. Returns `Ok` if the memory contained all these
+    /// records, as the transaction read them, at one single moment. The caller validates the reads before it reports
+    /// an abort that the transaction's body has requested. A commit does not call `validate`. The round must contain
+    /// no planned verb when the caller calls `validate`.
     ///
     /// # Errors
-    /// An abort: perhaps there was no single moment at which all records were in memory as they were read. A failure
-    /// of the fabric.
+    /// An abort: perhaps there was no single moment at which the memory contained all records as the transaction read
+    /// them. Returns an error if the fabric cannot complete a verb.
     fn validate(
         system: &P,
         cx: &Context,
         txn: &mut Txn,
     ) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Returns whether records of this table that the caller adds next, only for reading, are merely noted until the
-    /// fetch. For such records, `near::note_read` replaces `add`, and the caller tells `note_looks` the number of
-    /// noted records.
+    /// Returns whether the records of this table that the caller adds next only for reading stay merely noted until
+    /// the fetch. For records that are only noted, `near::note_read` replaces `add`, and the caller gives
+    /// `note_looks` the number of noted records.
     #[inline(always)]
     fn notes_reads(_: &Context, _: &Txn, _: &Table) -> bool {
         false
@@ -66,9 +68,10 @@ pub trait RecordAccess<P> {
     #[inline(always)]
     fn note_looks(_: &P, _: &Context, _: usize) {}
 
-    /// For near memory ([`tarn_fabric::port::Port::near`]): prefetches the lines of a fetch that can end without
-    /// waiting after these lines have arrived. If it has prefetched the lines, returns the memory. After that the
-    /// caller calls [`RecordAccess::fetch_near`].
+    /// For near memory ([`tarn_fabric::port::Port::near`]): prefetches the lines of a fetch, if the fetch can end
+    /// without waiting once these lines have arrived. Returns the near memory, if this function has prefetched the
+    /// lines of the fetch. After this function has prefetched the lines, the caller calls
+    /// [`RecordAccess::fetch_near`].
     #[inline(always)]
     fn ask_near<'a>(_: &P, _: &'a Context, _: &mut Txn) -> Option<DirectMemory<'a>> {
         None
@@ -80,21 +83,21 @@ pub trait RecordAccess<P> {
         None
     }
 
-    /// Commits a transaction without waiting, if memory is near and nothing has to be awaited.
+    /// Commits a transaction without waiting, if the memory is near and the commit has nothing to wait for.
     #[inline(always)]
     fn commit_near(_: &P, _: &Context, _: &mut Txn) -> AtOnce {
         None
     }
 
-    /// Returns whether one call may read a batch of records. The call uses [`RecordAccess::read_together`] for near
-    /// memory; otherwise it uses a fetch and a commit without a body.
+    /// Returns whether one call may read a batch of records. For near memory, the call uses
+    /// [`RecordAccess::read_together`]; otherwise it uses a fetch and a commit without a body.
     #[inline(always)]
     fn reads_together(_: &Context) -> bool {
         false
     }
 
-    /// Reads a batch from near memory, as a whole transaction. The second call continues with the records that the
-    /// first call has not found in their home bins.
+    /// Reads a batch of records from near memory, as a whole transaction. The second call searches the records that
+    /// the first call has not found in their home bins.
     #[inline(always)]
     fn read_together(
         _: &P,
@@ -106,8 +109,8 @@ pub trait RecordAccess<P> {
     }
 }
 
-/// Access to records that are changed in place and have one version. A transaction validates the records that it has
-/// read and not locked.
+/// Access to records that are changed in place and have one version. In a system with this access, a transaction
+/// validates the records that it has read and not locked.
 pub struct Validated;
 
 impl<P: Access> RecordAccess<P> for Validated {
@@ -176,7 +179,8 @@ impl<P: Access> RecordAccess<P> for Validated {
     }
 }
 
-/// Access to records that are changed in place and have one version. A transaction locks the records that it reads.
+/// Access to records that are changed in place and have one version. In a system with this access, a transaction
+/// locks the records that it reads.
 pub struct Locked;
 
 impl<P: Access> RecordAccess<P> for Locked {

@@ -1,10 +1,10 @@
-//! Searches records by loads, if the processor can load memory directly (near memory). The records are entries of a
-//! working set, or belong to a batch of reads.
+//! Searches records by loads, if the processor can load memory directly (near memory). The searched records are
+//! entries of a working set, or belong to a batch of reads.
 //!
 //! Invariant: each visit to memory takes the place of one round, with the same checks and the same memory fence. A
-//! visit reads one whole cache line of a record, as a READ would. A record is found by the same rule as by rounds:
-//! its key is in a used slot of its home bin, or of its bucket. The caller decides how a found record is handled
-//! ([`Take`]), and decides the meaning of its LOCK word.
+//! visit loads one whole cache line of a record, in the same way as a READ. Loads find a record by the same rule as
+//! rounds: the record's key is in a used slot of its home bin or of its bucket. The caller decides how it handles a
+//! found record ([`Take`]), and decides the meaning of the record's LOCK word.
 
 use crate::site::Context;
 use crate::steps::index::bucket_of;
@@ -23,22 +23,23 @@ const BIN_LINES: usize = Geometry::SLOTS_PER_BIN;
 /// The number of words in a cache line.
 pub(crate) const LINE_WORDS: usize = LINE_BYTES / 8;
 
-/// The outcome of a visit to memory.
+/// The outcome of a visit to memory, which may end in an error of the fabric.
 pub(crate) type Outcome<T> = Result<T, Box<FabricError>>;
 
-/// A record that is searched by loads.
+/// A record that loads search.
 pub(crate) trait Sought {
     /// Returns the record's key.
     fn key(&self) -> u64;
 
-    /// Returns the record's table. Most records of one transaction are in the table `at_hand`, so this table is
-    /// checked first.
+    /// Returns the record's table. Most records of one transaction are in the table `at_hand`, so the function checks
+    /// this table first.
     fn table<'c>(&self, cx: &'c Context, at_hand: &'c Table) -> &'c Table;
 
     /// Returns whether the record has not been found yet.
     fn is_sought(&self) -> bool;
 
-    /// Returns the record's home bin. The home bin is valid only until the record is found.
+    /// Returns the record's home bin. The home bin is valid only until the record is found, because the field then
+    /// contains the record's slot.
     fn home(&self, cx: &Context) -> Target;
 
     /// Returns the place of the record's line in the round's buffer.
@@ -47,8 +48,8 @@ pub(crate) trait Sought {
     /// Notes that the record is not in its home bin.
     fn miss(&mut self) {}
 
-    /// Shows the record to the caller, because it was found. If `marked` is true, another transaction was about to
-    /// write the record.
+    /// Shows the record to the caller, because the search has found the record. If `marked` is true, another
+    /// transaction was about to write the record.
     fn show(&mut self, cx: &Context, found: Found, marked: bool);
 
     /// Returns the block to search if the record is not in its home bin.
@@ -58,7 +59,7 @@ pub(crate) trait Sought {
     /// block.
     ///
     /// # Errors
-    /// The same errors as a round.
+    /// The same errors as a round of [`super::fetch`].
     fn go_on(&mut self, visit: &mut Visit<'_>, block: Target) -> Outcome<bool>;
 }
 
@@ -67,7 +68,7 @@ pub(crate) trait Sought {
 pub(crate) struct Found {
     /// The record's slot.
     pub(crate) slot: Target,
-    /// The place of the slot's image in the buffer.
+    /// The place of the slot's image in the round's buffer.
     pub(crate) image: BufferOffset,
     /// The place of the payload in the slot's image, if the layout keeps the payload contiguous.
     pub(crate) payload: BufferOffset,
@@ -80,20 +81,20 @@ pub(crate) struct Found {
 /// Handles records that a search has found. Each record has `WORDS` words in the round's buffer; the first line of
 /// these words contains the record's line.
 pub(crate) trait Take<S, const WORDS: usize> {
-    /// Handles one record.
+    /// Handles one record that the search has found.
     fn take(&mut self, sought: &mut S, room: &mut [u64; WORDS], found: Found);
 }
 
 /// The outcome of a search for several records.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sum {
-    /// The number of records that were not in the slots that were read.
+    /// The number of records that were not in the slots that the visit read.
     pub(crate) sought: usize,
-    /// Whether any record is in no block of its bucket.
+    /// Whether any of the records is in no block of its bucket.
     pub(crate) nowhere: bool,
 }
 
-/// Prefetches the lines of these bins.
+/// Prefetches the cache lines of these home bins.
 #[inline(always)]
 pub(crate) fn ask_bins(near: DirectMemory<'_>, table: &Table, bins: impl Iterator<Item = Target>) {
     match is_half(table) {
@@ -108,8 +109,8 @@ fn is_half(table: &Table) -> bool {
 }
 
 /// Reads the home bins of these records, most of which are in the table `table`. Each record has `WORDS` words of the
-/// buffer, from `image` on. The record's line is copied to the first of these words. `to` handles the records that
-/// are in their home bins; the search for the other records continues.
+/// round's buffer, from the position `image` on. The function copies the record's line to the first of these `WORDS`
+/// words. `to` handles the records that are in their home bins; the search for the other records continues.
 #[inline(always)]
 pub(crate) fn read_homes<S: Sought, const WORDS: usize>(
     cx: &Context,
@@ -139,8 +140,9 @@ pub(crate) fn read_homes<S: Sought, const WORDS: usize>(
     Ok(sum)
 }
 
-/// Reads the blocks of the records that were not found yet. `to` handles the records that are in their blocks. The
-/// search for the other records continues in the next block of the chain, unless the chain has ended.
+/// Reads the blocks of the records that the search has not found yet. `to` handles the records that are in their
+/// blocks. The search for the other records continues in the next block of the bucket's chain, unless the chain has
+/// ended.
 #[inline(always)]
 pub(crate) fn read_blocks<S: Sought>(
     cx: &Context,
@@ -171,14 +173,15 @@ pub(crate) fn read_blocks<S: Sought>(
     Ok(sum)
 }
 
-/// Returns the records that were not found yet.
+/// Returns the records that the search has not found yet.
 pub(crate) fn strays<S: Sought>(wanted: &[S]) -> impl Iterator<Item = &S> {
     wanted.iter().filter(|sought| sought.is_sought())
 }
 
-/// Prefetches lines of the blocks of the records that were not found yet. Of each bucket, prefetches only the first
-/// two bins other than the record's home bin. A record whose home bin was full took the first free slot of its
-/// bucket, so these two bins contain five in six of such records. Loads of the other lines wait for memory.
+/// Prefetches cache lines of the blocks of the records that the search has not found yet. Of each bucket, the
+/// function prefetches only the first two bins other than the record's home bin. A record whose home bin was full
+/// took the first free slot of its bucket, so the two prefetched bins contain five in six of such records. The loads
+/// of the other lines of the bucket, which the function does not prefetch, have to wait for memory.
 #[inline(never)]
 pub(crate) fn ask_strays(
     cx: &Context,
@@ -207,8 +210,8 @@ pub(crate) fn ask_strays(
     }
 }
 
-/// Searches a record in `lines` lines from `slots` on, each with `PARTS` slots. The record's line is copied to the
-/// first line of `room`, and `to` handles the record. Returns whether the record was found.
+/// Searches a record in `lines` lines from `slots` on, each with `PARTS` slots. The function copies the record's line
+/// to the first line of `room`, and `to` handles the record. Returns whether the search has found the record.
 #[inline(always)]
 fn look<S: Sought, const PARTS: usize, const WORDS: usize>(
     visit: &mut Visit<'_>,

@@ -1,7 +1,7 @@
 //! Validation: checks whether all records that were read and not locked are unchanged.
 //!
-//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its VERSION equals the
-//! version that the caller has seen. One READ of one line must show both LOCK and VERSION.
+//! Invariant: a record counts as unchanged if its LOCK is free or this transaction's, and its VERSION equals the
+//! version that the caller has seen. One READ of one line must show both LOCK and VERSION of a record.
 
 use super::{Access, LockState};
 use crate::cluster::rules::{Phase, Rule};
@@ -12,11 +12,11 @@ use tarn_fabric::round::{BufferOffset, Round};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use tarn_store::layout::Version;
 
-/// The maximum number of records of a transaction that are still in the processor's cache when the transaction
+/// The maximum number of a transaction's records that are still in the processor's cache when the transaction
 /// validates them.
 pub(super) const WARM_CHECKS: usize = 64;
 
-/// Validates everything that was read and not locked: reads each LOCK and VERSION again.
+/// Validates everything that the transaction has read and not locked: reads each LOCK and VERSION again.
 #[inline]
 pub(crate) async fn validate(
     access: &impl Access,
@@ -57,19 +57,20 @@ pub enum Which {
     All,
     /// Records that another transaction was about to write when this transaction read them.
     Marked,
-    /// Reads without a readers' lock, in a transaction that also reads under such locks: marked records and absences.
+    /// Reads without a readers' lock, in a transaction that also reads under readers' locks: these are marked records
+    /// and absences.
     Apart,
 }
 
-/// A record or directory record that the transaction has read: its kind, its place and its version.
+/// A record or directory record that the transaction has read: its kind, its place in memory and its version.
 pub(super) type Seen<P> = (LockKind, P, Version);
 
 /// A place in memory, given as an address or as a target.
 pub(super) trait Spot: Copy {
-    /// Returns the place as a target.
+    /// Returns the place in memory as a target.
     fn target(self, cx: &Context) -> Target;
 
-    /// Returns the place as an address.
+    /// Returns the place in memory as an address.
     fn address(self) -> Address;
 }
 
@@ -103,13 +104,13 @@ impl Which {
         entry.watched && (self == Which::All || entry.marked)
     }
 
-    /// Absences and leaves are never marked, and are never read under a lock.
+    /// Absences and leaves are never marked, and no transaction reads them under a readers' lock.
     #[inline]
     fn names_check(self, check: &Check) -> bool {
         self != Which::Marked && !check.covered
     }
 
-    /// Returns everything that must be validated: first the records, then the directory records.
+    /// Returns everything that the transaction must validate: first the records, then the directory records.
     #[inline]
     pub(super) fn seen<'t>(
         self,
@@ -124,12 +125,13 @@ impl Which {
     }
 }
 
-/// For a transaction without locks, returns whether one consistent READ has read everything that it has seen.
+/// Returns whether one consistent READ has read everything that a transaction without locks has seen.
 #[inline]
 pub(crate) fn is_of_one_read(txn: &Txn) -> bool {
     txn.is_read_only()
         && match &txn.entries[..] {
-            // One leaf is read as of one moment, but several leaves are not.
+            // The transaction has read one leaf as of one moment, but it has not read several leaves as of one
+            // moment.
             [] => txn.checks.len() <= 1,
             // The reads of one record belong to different moments if the transaction first saw the record absent and
             // later present.
@@ -138,13 +140,14 @@ pub(crate) fn is_of_one_read(txn: &Txn) -> bool {
         }
 }
 
-/// Returns whether the transaction has read nothing without a lock.
+/// Returns whether the transaction has read nothing without a lock, so that it needs no validation.
 #[inline]
 pub(crate) fn is_needless(txn: &Txn) -> bool {
     txn.checks.is_empty() && !txn.entries.iter().any(|entry| entry.watched)
 }
 
-/// Adds the READs of the validation. Returns the place in the buffer where their answers begin.
+/// Adds the READs of the validation to the round. Returns the place in the buffer where the answers to the
+/// validation's READs begin.
 #[inline]
 pub(crate) fn add_validation(cx: &Context, txn: &mut Txn, which: Which) -> BufferOffset {
     let Txn { round, entries, checks, .. } = txn;
@@ -152,7 +155,7 @@ pub(crate) fn add_validation(cx: &Context, txn: &mut Txn, which: Which) -> Buffe
 }
 
 /// Adds READs of the LOCK and VERSION of everything in `seen`, which has at most `most` elements. Returns the place
-/// in the buffer where their answers begin.
+/// in the buffer where the answers to these READs begin.
 #[inline]
 pub(super) fn plan_again<P: Spot>(
     cx: &Context,
@@ -168,8 +171,8 @@ pub(super) fn plan_again<P: Spot>(
     first
 }
 
-/// Decides the meaning of the LOCK word of a record that was found and is wanted in this mode. Returns whether
-/// another transaction was about to write the record, but lets readers pass.
+/// Decides the meaning of the LOCK word of a record that a search has found and that the transaction wants in this
+/// mode. Returns whether another transaction was about to write the record, but lets readers pass.
 ///
 /// # Errors
 /// Another transaction has locked the record.
@@ -183,8 +186,8 @@ pub(super) fn admit(
     if lock == 0 {
         return Ok(false);
     }
-    // A record that an insert finds is shown even if readers must lock records. Records in other modes are locked
-    // before they are shown, if the system's readers take locks.
+    // A record that an insert finds is shown even if readers must lock records. If the system's readers take locks,
+    // records in all other modes are locked before they are shown.
     let judged = match mode {
         Mode::Insert => access.judge_again(LockKind::Record, lock, tag, mode),
         _ => access.judge(lock, tag, mode),
@@ -201,7 +204,7 @@ pub(super) fn admit(
     }
 }
 
-/// Compares the current LOCK and VERSION with the version that was read before.
+/// Compares the current LOCK and VERSION of a record with the version that the transaction read before.
 #[inline]
 pub(super) fn judge_seen<P: Spot>(
     access: &impl Access,
@@ -222,20 +225,21 @@ pub(super) fn judge_seen<P: Spot>(
     }
 }
 
-/// Compares the answers of the READs with everything that was read before.
+/// Compares the answers to the validation's READs with everything that the transaction read before.
 pub(crate) fn absorb_validation(
     access: &impl Access,
     cx: &Context,
     txn: &Txn,
     (first, which): (BufferOffset, Which),
 ) -> Result<(), AbortReason> {
-    // A transaction with locks wants to write. A lock with a mark lets readers pass, but need not let writers pass.
+    // A transaction that holds locks wants to write. A lock with a mark lets readers pass, but need not let writers
+    // pass.
     let mode = if txn.is_read_only() { Mode::Read } else { Mode::Update };
     let seen = which.seen(&txn.entries, &txn.checks);
     absorb_again(access, (cx, txn.tag), (&txn.round, first), (seen, mode))
 }
 
-/// Compares the answers to the READs of [`plan_again`] with everything that was read before.
+/// Compares the answers to the READs of [`plan_again`] with everything that the transaction read before.
 #[inline]
 pub(super) fn absorb_again<P: Spot>(
     access: &impl Access,
@@ -252,8 +256,8 @@ pub(super) fn absorb_again<P: Spot>(
     verdict
 }
 
-/// A deliberate error (the switch `validate-after-locks` is off): adds the READs of the validation to a round that
-/// still takes locks. Returns the place for their answers, if there is anything to validate.
+/// A deliberate error (the switch `validate-after-locks` is off): adds the validation's READs to a round that still
+/// requests locks. Returns the place in the buffer for the answers to these READs, if there is anything to validate.
 #[cold]
 pub(crate) fn plan_early(
     access: &impl Access,
@@ -271,7 +275,8 @@ pub(crate) fn plan_early(
     Some(add_validation(cx, txn, Which::All))
 }
 
-/// Handles the answers to the READs of [`plan_early`]. Records that pass are not validated again.
+/// Handles the answers to the READs of [`plan_early`]. The transaction does not validate the records that pass this
+/// check again.
 #[cold]
 pub(crate) fn absorb_early(
     access: &impl Access,

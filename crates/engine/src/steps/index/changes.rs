@@ -1,8 +1,9 @@
-//! The consequences of a transaction's changes for indexes: versions of directory records, fingerprints in these
-//! records, and the pieces that write them.
+//! The consequences of a transaction's changes for indexes: the versions and fingerprints of directory records, and
+//! the pieces that write them.
 //!
-//! Invariant: one WRITE carries a directory record's VERSION and its fingerprints, after the writes of all records
-//! that they describe. This module is for protocols that log old bytes and keep locks in memory nodes.
+//! Invariant: one WRITE contains a directory record's VERSION and its fingerprints, and follows the writes of all
+//! records that the fingerprints describe. This module is for protocols that log old bytes and keep locks in memory
+//! nodes.
 
 use crate::site::Context;
 use crate::steps::log::chain;
@@ -13,9 +14,9 @@ use tarn_store::index::prints::Prints;
 use tarn_store::layout::{DIRECTORY_STAMP_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// Completes the list of the transaction's writes. Notes the old version of each lock whose record is not written.
-/// Adds the writes of the VERSIONs of directory records, headers and nodes. Collects the groups that the transaction
-/// writes.
+/// Completes the list of the transaction's writes. Notes the old version of each lock whose record the transaction
+/// does not write. Adds the writes of the VERSIONs of directory records, index headers and tree nodes. Collects the
+/// groups that the transaction writes.
 ///
 /// # Errors
 /// The log entry would be longer than the limit of a log entry.
@@ -27,8 +28,8 @@ pub(crate) fn finish(
     for index in 0..txn.locks.len() {
         let lock = txn.locks[index];
         if !lock.writes {
-            // The transaction locks this record but does not write it. The log entry shows this, because the old and
-            // the new version in it are the same.
+            // The transaction locks this record but does not write it. The log entry shows that this record is not
+            // written, because the record's old and new version in the entry are the same.
             txn.locks[index].new_version = lock.old_version;
         } else if lock.kind == LockKind::Directory {
             version_piece(txn, lock.address, lock.old_version, lock.new_version);
@@ -47,15 +48,15 @@ pub(crate) fn finish(
     chain::note_length(cx, txn, (log_bytes(txn), room))
 }
 
-/// Frees the body that was allocated for an insert that was taken back.
+/// Frees the body that was allocated for an insert that the transaction took back.
 pub(crate) fn give_back_body(cx: &Context, txn: &mut Txn, body: Address) {
     if let Some(index) = txn.allocated.iter().position(|block| block.address == body) {
         cx.take_back(txn.allocated.swap_remove(index));
     }
 }
 
-/// Changes the bucket's fingerprints. The entry's slot will contain the key with this hash, or, if `hash` is `None`,
-/// no key.
+/// Changes the fingerprints of the bucket that contains the entry's slot. The entry's slot will contain the key with
+/// this hash, or, if `hash` is `None`, no key.
 pub(crate) fn change_prints(txn: &mut Txn, entry: &Entry, table: &Table, hash: Option<u64>) {
     let lock = &mut txn.locks[entry.directory_lock as usize];
     let slot = (lock.address, entry.address);
@@ -88,9 +89,9 @@ pub(crate) fn version_piece(txn: &mut Txn, record: Address, old: Version, new: V
     txn.pieces.push(PendingWrite { address, new, old, len_bytes: 8, logged: true });
 }
 
-/// Adds STAMP and PRINTS to the write of the VERSION whose piece was added last. STAMP and PRINTS follow VERSION in
-/// the cache line and in the buffer, so one WRITE carries all three. The old bytes of STAMP and PRINTS are not
-/// logged, because they have no meaning under any other VERSION.
+/// Adds the write of STAMP and PRINTS to the write of the directory record's VERSION, whose piece was added last.
+/// STAMP and PRINTS follow VERSION in the cache line and in the buffer, so one WRITE contains all three words. The
+/// transaction does not log the old bytes of STAMP and PRINTS, because they have no meaning under any other VERSION.
 fn prints_piece(txn: &mut Txn, lock: &Lock) {
     let Some(version) = txn.pieces.last().copied() else { return };
     let (stamp, word) = (version.new.plus(8), txn.round.reserve(8));

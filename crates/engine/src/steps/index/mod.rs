@@ -1,7 +1,7 @@
 //! Changes of hash indexes by transactions: blocks for new records, records that move, and bytes that change.
 //!
 //! Invariant: a transaction changes bytes of an index only while it holds the lock of their directory record, or of
-//! the index header. [`tarn_store::index`] has the layout of indexes and the search in them.
+//! the index header. [`tarn_store::index`] describes the layout of indexes and contains the search in them.
 
 pub(crate) mod changes;
 pub(crate) mod recheck;
@@ -34,7 +34,7 @@ pub(crate) fn bucket_of(cx: &Context, table: &Table, key: u64) -> Address {
 }
 
 /// Searches the entry's image of a home bin for the entry's record. The record's key must be a word. Returns whether
-/// the record is in its home bin. If the record is not there, begins the entry's lookup in the index.
+/// the record is in its home bin. If the record is not in its home bin, begins the entry's lookup in the index.
 #[inline(always)]
 pub(crate) fn take_home(
     cx: &Context,
@@ -57,7 +57,7 @@ pub(crate) fn ask_index(cx: &Context, txn: &mut Txn, index: usize, at_bucket: bo
     begin_lookup(cx, &mut entries[index], lookups, at_bucket);
 }
 
-/// Begins a lookup like [`ask_index`], but takes the entry itself instead of its number.
+/// Begins a lookup in the same way as [`ask_index`], but takes the entry itself instead of its number.
 #[inline(never)]
 pub(crate) fn begin_lookup(
     cx: &Context,

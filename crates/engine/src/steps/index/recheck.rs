@@ -1,8 +1,8 @@
 //! Compares the bytes read at a record's supposed place with the record that the transaction expects there.
 //!
-//! Invariant: a transaction's belief about a record's place comes from an earlier READ, by this transaction or an
-//! earlier one. The belief counts only if a new read of the place confirms it. This module is for protocols whose
-//! locks are words in memory nodes.
+//! Invariant: a transaction's belief about a record's place comes from an earlier READ, by this transaction or by an
+//! earlier transaction. The transaction relies on its belief about the place only if a new read of the place confirms
+//! it. This module is for protocols whose locks are words in memory nodes.
 
 use super::changes::give_back_body;
 use crate::site::Context;
@@ -27,7 +27,7 @@ pub(crate) fn is_still_there(txn: &Txn, entry: &Entry, table: &Table) -> bool {
             == txn.round.bytes(entry.full_key, len)
 }
 
-/// Removes a wrong address of a record from the cache, and begins a lookup in the index.
+/// Removes the wrong address of a record from the cache, and begins a lookup of the record in the index.
 pub(crate) fn relocate(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     cx.cache.borrow_mut().forget(entry.table, entry.key);
     (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
@@ -36,8 +36,8 @@ pub(crate) fn relocate(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &T
     entry.body = Address::NULL;
 }
 
-/// If an earlier record has left memory for a body attached to the slot, uses this memory for the entry's body. If
-/// so, frees the body that was allocated for the entry, because the attached memory replaces it.
+/// If an earlier record has left memory for a body at the slot, uses this memory for the entry's body. In that case,
+/// frees the body that was allocated for the entry, because the memory at the slot replaces it.
 pub(crate) fn keep_attached(cx: &Context, txn: &mut Txn, entry: &mut Entry, attached: Address) {
     if attached.is_null() {
         return;
@@ -46,8 +46,8 @@ pub(crate) fn keep_attached(cx: &Context, txn: &mut Txn, entry: &mut Entry, atta
     entry.body = attached;
 }
 
-/// Handles the read of the bucket's directory record, which was read under its lock. Returns the VERSION of this
-/// directory record.
+/// Handles the READ of the bucket's directory record, which follows the lock of that directory record. Returns the
+/// VERSION of the directory record.
 ///
 /// # Errors
 /// The directory record has changed since the lookup, and the protocol protects reads of absent records.

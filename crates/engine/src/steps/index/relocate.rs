@@ -1,25 +1,25 @@
 //! The changes that a split of a bucket makes: the slot to which each record moves, and the bytes that must be
 //! written.
 //!
-//! About half of the old bucket's records move to the new bucket. Each moved record goes to its home bin in the new
-//! bucket if that bin has room. After that, the split moves records of the old bucket to their home bins, and records
-//! from its chain of overflow blocks into the bucket. Overflow blocks that become empty stay in the chain, for later
-//! records.
+//! About half of the old bucket's records move to the new bucket. Each record that moves to the new bucket goes to
+//! its home bin there, if that bin has room. After that, the split moves records of the old bucket to their home
+//! bins, and moves records from the old bucket's overflow blocks into the old bucket. Overflow blocks that become
+//! empty stay in the bucket's chain, for later records.
 //!
-//! Invariants:
-//! - A move changes no record: its KEY, VERSION, payload and body stay the same. Because moves change no record, a
-//!   split leaves the versions of each key as they are, and histories do not record splits.
-//! - A slot's VERSION only grows. A record moves only into a slot whose VERSION is lower than the record's VERSION.
-//!   When a record leaves a slot, the slot gets a VERSION that is higher than the record's VERSION.
-//! - A split that is undone leaves no trace in the versions of any key. If one record leaves a slot and another
-//!   record takes the slot, undoing the split gives the slot its old VERSION back. The VERSION of a slot that was
-//!   left and taken again grows by more than 1, which distinguishes the move from an update
+//! Invariants of a split:
+//! - A move changes no record: the record's KEY, VERSION, payload and body stay the same. Because moves change no
+//!   record, a split leaves the versions of each key as they are, and histories do not record splits.
+//! - The VERSION of a slot only grows. A record moves only into a slot whose VERSION is lower than the record's
+//!   VERSION. When a record leaves a slot, the slot gets a VERSION that is higher than the record's VERSION.
+//! - A split that recovery undoes leaves no trace in the versions of any key. If one record leaves a slot and another
+//!   record takes the slot, the undo of the split gives the slot its old VERSION back. If one record leaves a slot
+//!   and another takes it, the slot's VERSION grows by more than 1. This growth distinguishes the move from an update
 //!   ([`tarn_store::log::undo::LoggedRecord::restored_version`]). A record may move into a slot that another record
-//!   leaves only if the slot lies in one cache line. In a longer slot, a reader could see some lines from before the
-//!   move and some from after.
-//! - The split neither loses a body nor lets two slots share one. A slot that a record has left keeps no pointer to
-//!   the record's body. The empty slot gets a body of an earlier record, if a slot that is filled now still had one;
-//!   otherwise it gets no body.
+//!   leaves only if the slot lies in one cache line. In a slot of several cache lines, a reader could see some lines
+//!   from before the move and some lines from after it.
+//! - The split loses no body of a record, and lets no two slots have the same body. A slot that a record has left
+//!   keeps no pointer to the record's body. If a slot that the split fills had the body of an earlier record, the
+//!   emptied slot gets that body; otherwise it gets no body.
 
 use crate::transaction::working_set::{PendingWrite, Txn};
 use std::ops::Range;
@@ -33,10 +33,10 @@ use tarn_store::layout::{
 };
 use tarn_store::placement::catalog::Table;
 
-/// The bucket to which a slot belongs.
+/// The bucket to which a slot belongs: the old or the new bucket of the split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// The bucket that is split.
+    /// The bucket that the transaction splits.
     Old,
     /// The bucket that the split fills for the first time.
     New,
@@ -45,20 +45,21 @@ pub enum Side {
 /// A slot in the state in which the split read it.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenSlot {
-    /// The slot's address.
+    /// The address of the slot.
     pub address: Address,
-    /// The slot's image in the round's buffer. Later the image that was read under the slot's lock replaces it.
+    /// The position of the slot's image in the round's buffer. Later, the image that the transaction reads under the
+    /// slot's lock replaces this image.
     pub image: BufferOffset,
     side: Side,
-    /// The bucket's bin that contains the slot; `None` if the slot lies in an overflow block of the chain.
+    /// The number of the bin that contains the slot; `None` if the slot lies in an overflow block of the chain.
     bin: Option<u8>,
     key: u64,
     version: Version,
-    /// The home bin of the slot's record.
+    /// The number of the home bin of the slot's record.
     home: u8,
     /// Whether the slot's record belongs to the new bucket.
     leaves: bool,
-    /// The index of the slot whose record this slot will contain after the split; `None` if it will be free.
+    /// The index of the slot whose record this slot will contain after the split; `None` if this slot will be free.
     holds: Option<usize>,
     /// Whether the whole slot lies in one cache line.
     is_one_line: bool,
@@ -70,15 +71,15 @@ impl SeenSlot {
         self.version.is_present().then_some(self.key)
     }
 
-    /// Returns whether a record of this version may move into the slot. The slot's VERSION must grow. If the slot
-    /// contains a record, the VERSION must grow by more than an update would add.
+    /// Returns whether a record of this version may move into the slot. The move must make the slot's VERSION grow.
+    /// If the slot contains a record, the move must raise the slot's VERSION by more than an update would.
     fn may_take(&self, version: Version) -> bool {
         let jump = if self.version.is_present() { 2 } else { 1 };
         version.counter() >= self.version.counter() + jump
     }
 }
 
-/// The slots of both buckets and their chains, with the place to which each record goes.
+/// The plan of a split: the slots of both buckets and their chains, and the slot to which each record goes.
 #[derive(Default)]
 pub struct Relocation {
     slots: Vec<SeenSlot>,
@@ -87,13 +88,13 @@ pub struct Relocation {
 }
 
 impl Relocation {
-    /// Makes an empty plan for slots in a group with `copies` replicas.
+    /// Makes an empty plan of a split for slots in a group with `copies` replicas.
     pub fn of(copies: usize) -> Relocation {
         Relocation { slots: Vec::new(), copies }
     }
 
-    /// Adds the slots of a block to the plan. The block is a bucket (`in_chain` is false) or an overflow block of a
-    /// bucket's chain.
+    /// Adds the slots of a block to the plan of the split. The block is a bucket (`in_chain` is false) or an overflow
+    /// block of a bucket's chain.
     pub fn add_block(
         &mut self,
         table: &Table,
@@ -151,8 +152,8 @@ impl Relocation {
         !(0..self.slots.len()).any(|at| self.slots[at].leaves && self.slots[at].holds == Some(at))
     }
 
-    /// Plans moves of records for which `moves` is true and which the plan has not moved yet. Each record moves to
-    /// the first free slot for which `suits` is true.
+    /// Plans moves for the records for which `moves` is true and whose moves are not planned yet. Each record whose
+    /// move is planned moves to the first free slot for which `suits` is true.
     fn place(
         &mut self,
         moves: impl Fn(&SeenSlot) -> bool,
@@ -176,7 +177,8 @@ impl Relocation {
         }
     }
 
-    /// Returns the slots that the plan changes. The caller locks these slots, and reads them again into new images.
+    /// Returns the slots that the plan of the split changes. The caller locks these changed slots, and reads them
+    /// again into new images.
     pub fn changed(&mut self) -> impl Iterator<Item = &mut SeenSlot> {
         self.slots.iter_mut().enumerate().filter_map(|(at, slot)| {
             let before = slot.version.is_present().then_some(at);
@@ -184,15 +186,15 @@ impl Relocation {
         })
     }
 
-    /// Returns the number of slots that the plan changes.
+    /// Returns the number of slots that the plan of the split changes.
     pub fn changes(&self) -> usize {
         let before = |(at, slot): &(usize, &SeenSlot)| slot.version.is_present().then_some(*at);
         self.slots.iter().enumerate().filter(|each| each.1.holds != before(each)).count()
     }
 
-    /// Returns whether the plan is still valid for the images that were read under the locks of the slots. A record
-    /// may have been updated since the plan was made. The plan is invalid if a record was inserted or deleted, or if
-    /// a slot's VERSION would no longer grow.
+    /// Returns whether the plan of the split is still valid for the images that the transaction read under the slots'
+    /// locks. Another transaction may have updated a record since the plan was made. The plan is invalid if a record
+    /// was inserted or deleted, or if a slot's VERSION would no longer grow.
     pub fn still_holds(&mut self, round: &Round) -> bool {
         let mut same = true;
         for slot in self.changed() {
@@ -209,8 +211,8 @@ impl Relocation {
         same && self.slots.iter().enumerate().all(grows)
     }
 
-    /// Adds the bytes to write, and sets the old and new versions of the locks. The locks from `first_lock` on are
-    /// the locks of the changed slots, in the same order.
+    /// Adds the bytes that the split writes, and sets the old and new versions of the locks. The locks from
+    /// `first_lock` on are the locks of the changed slots, in the order of these slots.
     pub fn write(&self, table: &Table, txn: &mut Txn, first_lock: usize) {
         if matches!(table.slot.record, RecordLayout::Packed(_) | RecordLayout::Cells(_)) {
             return self.write_whole(table, txn);
@@ -243,13 +245,13 @@ impl Relocation {
         }
     }
 
-    /// Adds the writes like [`Relocation::write`], for slots that contain several versions of a record. Such slots
-    /// move whole and unchanged, and each lies in one cache line. The VERSION word of a slot with several versions is
-    /// not the version of its record.
+    /// Adds the split's writes in the same way as [`Relocation::write`], for slots that contain several versions of a
+    /// record. The split copies slots with several versions whole and unchanged, and each of these slots lies in one
+    /// cache line. The VERSION word of a slot with several versions is not the version of its record.
     ///
     /// A slot that is free at the primary may still contain a key at another replica, because an insert failed
-    /// between the two. So the split writes each free slot as free at every replica. If a free slot kept a key at
-    /// some replica, that key could later be in two slots of that replica.
+    /// between its writes to the two replicas. So the split writes each free slot as free at every replica. If a free
+    /// slot kept a key at some replica, two slots of that replica could later contain that key.
     fn write_whole(&self, table: &Table, txn: &mut Txn) {
         let bytes = table.slot.slot_bytes;
         let empty = txn.round.reserve_lines(bytes);
@@ -269,11 +271,11 @@ impl Relocation {
         }
     }
 
-    /// Adds the writes like [`Relocation::write`], for records that consist of cache lines. The slots of such records
-    /// are written whole, and their first lines come first. A record that moves into a slot is unchanged. A slot that
-    /// its record has left gets a version that follows the slot's old version. A moved record and an emptied slot
-    /// both keep the name of the record's last writer, because the index header names the transaction that moves the
-    /// records.
+    /// Adds the split's writes in the same way as [`Relocation::write`], for records that consist of cache lines. The
+    /// split writes the slots of records that consist of cache lines whole, and writes their first lines first. The
+    /// move of a record into a slot leaves the record unchanged. A slot that its record has left gets a version that
+    /// follows the slot's old version. A moved record and an emptied slot both keep the name of the record's last
+    /// writer, because the index header names the transaction of the split.
     fn write_lined(&self, lined: Lined, txn: &mut Txn, first_lock: usize) {
         let changed = |(at, slot): &(usize, &SeenSlot)| {
             slot.holds != slot.version.is_present().then_some(*at)
@@ -299,8 +301,8 @@ impl Relocation {
         }
     }
 
-    /// Returns the bodies that free slots have from earlier records, for the slots that the split fills: the split
-    /// overwrites their pointers.
+    /// Returns the bodies that the slots to fill still have from earlier records, because the split overwrites the
+    /// pointers to these bodies.
     fn left_over_bodies(&self, table: &Table, round: &Round) -> Vec<Address> {
         let Some(body_at) = table.slot.body_at else { return Vec::new() };
         let filled = |slot: &&SeenSlot| !slot.version.is_present() && slot.holds.is_some();
@@ -314,10 +316,11 @@ fn is_home(record: &SeenSlot, to: &SeenSlot) -> bool {
     to.bin == Some(record.home)
 }
 
-/// Fills a slot with a record. All bytes except LOCK are the same as in the slot that the record leaves.
+/// Fills a slot with a record that moves there. All bytes of the filled slot except LOCK are the same as in the slot
+/// that the record leaves.
 fn fill(table: &Table, txn: &mut Txn, to: &SeenSlot, from: &SeenSlot) {
     let slot = &table.slot;
-    // The slot contains no record, so its old VERSION, KEY and BODY are logged, but its payload is not.
+    // The slot contains no record, so the transaction logs the slot's old VERSION, KEY and BODY, but not its payload.
     let header_end = slot.body_at.map_or(KEY_AT + 8, |body_at| body_at + 8);
     let whole = to.version.is_present();
     let parts = [(VERSION_AT, header_end, true), (header_end, slot.used_bytes(), whole)];
@@ -353,8 +356,8 @@ fn empty(table: &Table, txn: &mut Txn, slot: &SeenSlot, body: Address) -> Versio
     version
 }
 
-/// Adds writes of some cache lines under a lock: the given parts of the new bytes at `new`, which replace the bytes
-/// at `old`.
+/// Adds the writes of some cache lines of a slot under the slot's lock. The new bytes at `new` replace the bytes at
+/// `old`, in the given parts.
 pub fn write_lines(
     txn: &mut Txn,
     (address, old): (Address, BufferOffset),
@@ -370,7 +373,7 @@ pub fn write_lines(
     }));
 }
 
-/// Adds the write of one word under a lock.
+/// Adds the write of one word under a lock to the transaction's pieces.
 pub fn write_word(txn: &mut Txn, address: Address, old: u64, new: u64) {
     let words = txn.round.reserve(16);
     txn.round.set_word(words, new);
@@ -379,8 +382,8 @@ pub fn write_word(txn: &mut Txn, address: Address, old: u64, new: u64) {
     txn.pieces.push(PendingWrite { address, new, old, len_bytes: 8, logged: true });
 }
 
-/// Returns the number of slots that contain a record in the block whose image is at `at`. The number is scaled to the
-/// number of slots in the block's bins.
+/// Returns the number of slots that contain a record in the block whose image is at the position `at`. The function
+/// scales this number to the number of slots in the block's bins.
 pub fn used_slots(table: &Table, round: &Round, at: BufferOffset) -> usize {
     let version = |slot: usize| {
         let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes + VERSION_AT;
@@ -391,7 +394,7 @@ pub fn used_slots(table: &Table, round: &Round, at: BufferOffset) -> usize {
     used * Geometry::BIN_SLOTS / slots
 }
 
-/// Returns the depth that both the old and the new bucket have after the split.
+/// Returns the depth that both the old and the new bucket have after the split of this step.
 pub fn depth_after(step: &Step) -> u64 {
     u64::from(step.before.level) + 1
 }

@@ -1,7 +1,7 @@
 //! Tests of the writes of a split, with memory modelled as a map of words: a split loses nothing, and an undone split
 //! leaves no trace.
 //!
-//! Invariant: the tests change this memory only by pieces, as a commit and an undo would.
+//! Invariant: the tests change the modelled memory only by pieces, as a commit and an undo would.
 
 use super::*;
 use crate::transaction::working_set::{HeldAs, Lock, LockKind};
@@ -15,7 +15,7 @@ use tarn_store::schema::{ColumnType, TableSchema};
 
 const DEPTH: u8 = 2;
 
-/// A model of memory: each address has a word.
+/// A model of memory: a map from each address to a word.
 type Memory = BTreeMap<u64, u64>;
 
 fn catalog(payload: u16) -> Catalog {
@@ -63,7 +63,8 @@ fn contents(
     (records, bodies)
 }
 
-/// Plans a split of `memory` and performs it. Returns the memory after the split and the addresses of all blocks.
+/// Plans a split of the model `memory` and performs it. Returns the model of memory after the split and the addresses
+/// of all blocks.
 fn split(table: &Table, memory: &Memory, chain: usize) -> (Memory, Vec<Address>) {
     let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
     let mut txn = Txn::new(OwnerTag::new(node, 0, 1), 0);

@@ -1,8 +1,9 @@
-//! Finds room for inserts: a slot for every key that is known to be absent, and a body if the table needs one.
+//! Finds room for inserts: a slot for every key that the transaction knows to be absent, and a body if the table
+//! needs one.
 //!
-//! Invariant: no two inserts of a transaction choose the same slot. The transaction fills a slot that this module has
-//! chosen only under the slot's lock and the directory record's lock. Under these locks the transaction compares the
-//! slot and the directory record with the reads on which the choice was based.
+//! Invariant: no two inserts of one transaction choose the same slot. The transaction fills a slot that this module
+//! has chosen only under the slot's lock and the directory record's lock. Under these locks the transaction compares
+//! the slot and the directory record with its earlier reads, on which the choice of the slot was based.
 
 use crate::site::Context;
 use crate::transaction::working_set::{Allocated, Entry, Memory, PendingWrite, Progress, Txn};
@@ -19,9 +20,10 @@ pub(crate) fn wants_blocks(txn: &Txn) -> bool {
         && txn.entries[txn.fetched..].iter().any(|entry| entry.mode == Mode::Insert)
 }
 
-/// Gives every insert whose key is known to be absent a slot, and allocates a body if the insert needs one.
+/// Gives a slot to every insert whose key the transaction knows to be absent, and allocates a body if the insert
+/// needs one.
 pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // The inserts of earlier fetches have already locked their slots.
+    // The inserts of the transaction's earlier fetches have already locked their slots.
     let first = txn.fetched;
     for index in first..txn.entries.len() {
         let entry = txn.entries[index];
@@ -32,12 +34,12 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
             continue;
         }
         let table = cx.table(entry.table);
-        // An insert whose record was found takes no free slot, even if the record has been deleted since. Validation
-        // detects that deletion.
+        // An insert that has found its record takes no free slot, even if another transaction has deleted the record
+        // since. Validation detects that the record was deleted since the insert found it.
         let takes = |other: &Entry, slot| {
             other.mode == Mode::Insert && !other.found && other.address == slot
         };
-        // A readers' lock on the slot was for the record that was in the slot before, so it does not count.
+        // A readers' lock on the slot was for the record that the slot contained before, so this lock does not count.
         let is_locked = |slot| {
             let lock = txn.lock_on(slot).map(|lock| txn.locks[lock as usize].held_as);
             lock.is_some_and(|held_as| !held_as.is_shared())
@@ -47,8 +49,8 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
         let chosen = txn.lookup(&entry).free.filter(|&(slot, _)| !is_taken(slot));
         let group = txn.lookup(&entry).group();
         if chosen.is_none() && txn.lookup(&entry).free.is_some() {
-            // Another insert of this transaction has chosen this slot. After that slot is locked, this insert reads
-            // the bucket again.
+            // Another insert of this transaction has chosen this slot. After the other insert has locked that slot,
+            // this insert reads the bucket again.
             txn.lookups[entry.lookup as usize].restart_at_bucket();
             txn.entries[index].progress = Progress::Locate;
             continue;
@@ -74,8 +76,8 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
     Ok(())
 }
 
-/// Finds a slot in a new overflow block, because the bucket's chain has no free slot. The commit writes the NEXT
-/// pointer of the chain's previous last block, under the lock of the bucket's directory record.
+/// Finds a slot for an insert in a new overflow block, because the bucket's chain has no free slot. The commit writes
+/// NEXT of the block that was the last block of the chain, under the lock of the bucket's directory record.
 async fn extend_chain(
     cx: &Context,
     txn: &mut Txn,
@@ -99,11 +101,11 @@ async fn extend_chain(
     Ok(block.plus(DIRECTORY_BYTES))
 }
 
-/// Returns a free slot in the overflow blocks that the transaction has already added to a chain, after the block
+/// Returns a free slot in the overflow blocks that the transaction has already added to a chain after the block
 /// `tail`.
 ///
 /// # Errors
-/// The new overflow blocks have no free slot. The error contains the address of NEXT in the chain's last block.
+/// The new overflow blocks have no free slot. The error value is the address of NEXT in the last block of the chain.
 pub(crate) fn room_in_new(
     txn: &Txn,
     table: &Table,

@@ -28,7 +28,7 @@ use tarn_store::ids::{Failure, Mode, OwnerTag};
 use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
 
 /// The maximum number of times that a transaction requests a lock again because the LOCK word has changed since its
-/// last request. Each change of the word means that another transaction was faster.
+/// last request. Each change of the LOCK word means that another transaction was faster than this transaction.
 const AGAIN_MAX: u8 = 4;
 
 /// The kind of locks in which readers hold leases in LOCK words.
@@ -92,8 +92,8 @@ impl Locks for ByLease {
 /// read records without leases continues without leases.
 async fn open(cx: &Context, txn: &mut Txn) {
     let asks = |entry: &Entry| entry.mode == Mode::Read && entry.progress != Progress::Done;
-    // The check also covers the entries after those that this fetch reads, because a record of a later entry may be
-    // requested again here.
+    // The check also covers the entries after those that this fetch reads, because this fetch may request the record
+    // of a later entry again.
     let has_read = txn.entries.iter().any(|entry| entry.watched);
     let has_window = txn.leases.reads_since.is_some();
     if has_window || has_read || !txn.entries[txn.fetched..].iter().any(asks) {
@@ -105,9 +105,9 @@ async fn open(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Returns the word of a new lease that replaces the word `before`. If clocks are synchronized, returns the new
-/// lease's end, too. The new lease ends no earlier than the lease in `before`. Other readers may still rely on the
-/// old lease, because this reader cannot be sure that it has ended.
+/// Returns the word of a new lease that replaces the LOCK word `before`. If the nodes' clocks are synchronized, also
+/// returns the end of the new lease. The new lease ends no earlier than the lease in `before`. Other readers may
+/// still rely on the old lease, because this reader cannot be sure that the old lease has ended.
 fn new_lease(cx: &Context, txn: &Txn, before: LockWord) -> (u64, Option<Nanos>) {
     let length = txn.leases.reads_since.map_or(Nanos(0), |(_, word)| word.lease());
     let now = cx.port.clock();
@@ -118,7 +118,7 @@ fn new_lease(cx: &Context, txn: &Txn, before: LockWord) -> (u64, Option<Nanos>) 
     (LockWord::lease(end.0).word(), Some(end))
 }
 
-/// Returns the end of the lease in `found` if this transaction can rely on that lease, too.
+/// Returns the end of the lease in the LOCK word `found`, if this transaction can rely on that lease, too.
 fn end_of_valid(cx: &Context, found: LockWord) -> Option<Nanos> {
     let end = Nanos(found.as_lease()?);
     (cx.port.clock().latest < end).then_some(end)
@@ -128,13 +128,14 @@ fn end_of_valid(cx: &Context, found: LockWord) -> Option<Nanos> {
 fn remaining(cx: &Context, lease: u64) -> Nanos {
     let now = cx.port.clock();
     match now.latest {
-        // The lease began before this writer saw its word, so the length of a whole lease is long enough.
+        // The lease began before this writer saw the LOCK word, so a wait for the length of a whole lease is long
+        // enough.
         Nanos(u64::MAX) => cx.node.read_lease().wait(),
         _ => Nanos((lease + 1).saturating_sub(now.earliest.0)),
     }
 }
 
-/// Requests a lease on a record.
+/// Requests a readers' lease on a record.
 fn share(cx: &Context, txn: &mut Txn, address: Address) -> u32 {
     let (lease, end) = new_lease(cx, txn, LockWord::FREE);
     note_end(&mut txn.leases, end);
@@ -146,17 +147,17 @@ fn note_end(leases: &mut Leases, end: Option<Nanos>) {
     leases.first_end = [leases.first_end, end].into_iter().flatten().min();
 }
 
-/// Requests a lock again: a lease to replace one that has ended, or the exclusive lock to replace a lease. Does not
-/// request a lock twice in one round. The second request would be refused by the lock that the first one took, so the
-/// grant would be hidden.
+/// Requests a lock again: either a lease that replaces an ended lease, or the exclusive lock that replaces a lease.
+/// This function does not request the same lock twice in one round. The lock that the first request took would refuse
+/// a second request, and this refusal would hide the grant.
 fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     let met = LockWord::from_word(txn.locks[index as usize].met);
     let (lease, end) = new_lease(cx, txn, met);
     let Txn { locks, round, tag, leases, assumes_locks, .. } = txn;
     let lock = &mut locks[index as usize];
     if lock.held_as == HeldAs::Lease && mode != Mode::Read {
-        // The writer waits even if the lease in the word was its own, because other readers may also rely on that
-        // lease.
+        // The writer waits even if the lease in the LOCK word was its own, because other readers may also rely on
+        // that lease.
         (lock.held_as, lock.met, lock.granted) = (HeldAs::Exclusive, 0, *assumes_locks);
     } else if !lock.is_due {
         return;
@@ -229,8 +230,8 @@ async fn wait(access: &impl Access, cx: &Context, txn: &Txn) {
     cx.port.end_wait(since, longest).await;
 }
 
-/// When the transaction holds all its locks, validates all its reads whose records may have changed. A read whose
-/// lease is still valid needs no validation.
+/// Validates the reads whose records may have changed, after the transaction has got all its locks. A read of a
+/// record needs no validation if the lease on that record is still valid.
 pub(crate) async fn confirm(
     access: &impl Access,
     cx: &Context,

@@ -1,12 +1,13 @@
 //! Locks with tickets: a transaction takes a ticket by FAA and waits until the ticket is served.
 //!
-//! Invariants: each ticket is served in its order, even if its transaction aborts. A transaction that aborts while it
-//! waits releases all locks that it holds. After that, the transaction waits until each of its other tickets is
-//! served, and immediately lets the next ticket be served. So no transaction waits for ever. A transaction that holds
-//! a lock while it waits aborts after [`PATIENCE`]. A transaction that holds no lock blocks no other.
+//! Invariants: each ticket of a lock word is served in its order, even if the transaction of the ticket aborts. A
+//! transaction that aborts while it waits releases all locks that it holds. After the release of its locks, the
+//! transaction waits until each of its other tickets is served, and immediately lets the next ticket be served. So no
+//! transaction waits for a lock for ever. A transaction that holds a lock while it waits for another lock aborts
+//! after [`PATIENCE`]. A transaction that holds no lock blocks no other transaction.
 //!
-//! One FAA upgrades a reader's lock to a writer's: it releases the reader's ticket and takes a writer's ticket. After
-//! the upgrade, the transaction compares its earlier read with the record.
+//! One FAA upgrades a reader's lock to a writer's lock: the FAA releases the reader's ticket and takes a writer's
+//! ticket. After the upgrade, the transaction compares its earlier read of the record with the record.
 //!
 //! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD
 //! 2018; see docs/protocols/dslr.md.
@@ -23,23 +24,23 @@ use tarn_fabric::rng::mix;
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use tarn_store::layout::{COUNT_MAX, LOCK_AT, LockWord, Ticket, TicketWord};
 
-/// After one to four times this time, a waiting transaction assumes a deadlock. Transactions wait for different
-/// times, so that the transactions of one deadlock do not all abort. With each try a transaction waits twice as long,
-/// up to [`TRIES_MAX`] times. A later try must wait longer, because aborted transactions before it pass their tickets
-/// on one after the other.
+/// A waiting transaction assumes a deadlock after one to four times [`PATIENCE`]. Transactions wait for different
+/// times, so that not all transactions of one deadlock abort. With each try, a transaction waits twice as long as
+/// before, up to [`TRIES_MAX`] times. A later try must wait longer, because the aborted transactions before it pass
+/// their tickets on one after the other.
 const PATIENCE: Nanos = Nanos(50_000);
 const TRIES_MAX: u32 = 8;
-/// The first pause between two reads of a lock word, and the longest one.
+/// The first and the longest pause between two reads of a lock word.
 const PAUSE: Nanos = Nanos(100);
 const PAUSE_MAX: Nanos = Nanos(3_200);
 
-/// The greatest count in a word of variants without [`Rule::WideCounts`], which therefore set words back to 0 very
-/// often. The limit is greater than the number of records of a transaction; otherwise each try of the transaction
-/// could meet another word whose counts have reached the limit.
+/// The greatest count in a lock word of variants without [`Rule::WideCounts`], which therefore set lock words back to
+/// 0 very often. The limit is greater than the number of records of a transaction. With a lower limit, each try could
+/// meet another lock word whose counts have reached the limit.
 const COUNT_MAX_NARROW: u16 = 32;
 
-/// Values of [`Lock::asked_again`]: for a reader's lock that was upgraded to a writer's, and for a ticket in a word
-/// whose counts have reached their limit.
+/// Values of [`Lock::asked_again`]: for a reader's lock that was upgraded, and for a ticket in a lock word at the
+/// limit of its counts.
 const UPGRADED: u8 = 1;
 const OVER: u8 = 2;
 
@@ -50,7 +51,7 @@ impl Locks for ByTicket {
     const GIVES_SHARES_BACK: bool = true;
 
     /// The LOCK word does not name the transaction that holds the record, so a transaction that wants the record
-    /// always takes a ticket. A read before the lock only tells where the record is.
+    /// always takes a ticket. A read before the lock only shows the place of the record.
     #[inline(always)]
     fn judge<A: Access>(_: &A, _: u64, _: OwnerTag, _: Mode) -> LockState {
         LockState::Free
@@ -125,8 +126,8 @@ fn ticket(lock: &Lock) -> Option<Ticket> {
     }
 }
 
-/// Requests a record in this mode: if the transaction holds only the reader's lock but needs the writer's, requests
-/// the upgrade.
+/// Requests the upgrade of a record's lock, if the transaction holds only the reader's lock and needs the writer's
+/// lock for this mode.
 fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     let lock = &mut txn.locks[index as usize];
     if mode == Mode::Read || lock.verb != HELD || ticket(lock) != Some(Ticket::Reader) {
@@ -161,7 +162,7 @@ fn taken(access: &impl Access, txn: &mut Txn, (index, mode): (u32, Mode)) -> Loc
     match lock.is_due {
         true if lock.asked_again == OVER => LockOutcome::Refused,
         true => LockOutcome::NotYet,
-        // Another entry of this transaction has requested the record for reading only.
+        // Another entry of this transaction has requested the same record for reading only.
         false if mode != Mode::Read && ticket == Ticket::Reader => LockOutcome::NotYet,
         false => LockOutcome::Held,
     }
@@ -172,18 +173,18 @@ fn has_to_wait(txn: &Txn) -> bool {
     txn.locks.iter().any(|lock| lock.is_due)
 }
 
-/// The address of a lock word that was read, and the value that the read found.
+/// The address of a lock word that a transaction has read, and the value that it has found there.
 type Seen = Option<(Address, u64)>;
 
-/// The value that the lock word had immediately after this ticket was taken.
+/// Returns the value that the lock word had immediately after this ticket was taken.
 fn behind_coming(lock: &Lock, ticket: Ticket) -> u64 {
     let left = if lock.asked_again == UPGRADED { Ticket::Reader.goes() } else { 0 };
     lock.met + left + ticket.comes()
 }
 
-/// Reads the lock words of all tickets that are not served yet. Reads the first of these words by
-/// [`tarn_fabric::round::Round::watch`]. Notes each ticket that is now served as granted. Returns whether the first
-/// lock word has changed since it was last read.
+/// Reads the lock words of all tickets that are not served yet. Reads the first of these lock words by
+/// [`tarn_fabric::round::Round::watch`]. Notes each ticket that is now served as a granted lock. Returns whether the
+/// first lock word has changed since the transaction last read it.
 async fn look(cx: &Context, txn: &mut Txn, seen: &mut Seen) -> Result<bool, Failure> {
     let Txn { round, locks, .. } = txn;
     round.begin();
@@ -221,10 +222,10 @@ fn longer(pause: Nanos) -> Nanos {
     Nanos((2 * pause.0).min(PAUSE_MAX.0))
 }
 
-/// Waits until all tickets are served.
+/// Waits until all tickets of the transaction are served.
 ///
 /// # Errors
-/// The time [`PATIENCE`] is over; perhaps another transaction waits for this one in a deadlock.
+/// The time [`PATIENCE`] has passed; perhaps another transaction waits for this transaction in a deadlock.
 async fn wait(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     access.enter(cx, Phase::WaitTurn);
     let (since, mut pause, mut seen) = (cx.port.now(), PAUSE, None);
@@ -245,7 +246,7 @@ async fn wait(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), F
     }
 }
 
-/// Cleans up after a fetch that has failed, so that no ticket of this transaction blocks other transactions. Returns
+/// Cleans up after a failed fetch, so that no ticket of this transaction blocks other transactions. Returns
 /// `failure`, or another failure that happened during the cleanup.
 async fn leave(access: &impl Access, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     if !has_to_wait(txn) {
@@ -255,10 +256,10 @@ async fn leave(access: &impl Access, cx: &Context, txn: &mut Txn, failure: Failu
 }
 
 /// After a fetch that failed while it waited for tickets, releases the locks that the transaction holds. After that,
-/// waits for each of the transaction's other tickets, and releases it when it is served.
+/// waits until each of the transaction's other tickets is served, and releases each ticket when it is served.
 ///
 /// # Errors
-/// The fabric fails: then tickets are lost, and the tickets after them are never served.
+/// The fabric fails: then some tickets are lost, and the tickets after the lost tickets are never served.
 async fn pass_on(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     access.enter(cx, Phase::PassOn);
     txn.round.begin();
@@ -296,9 +297,9 @@ async fn pass_on(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<()
     }
 }
 
-/// Waits until a lock word whose counts have reached their limit is set back to 0. If no ticket of the word is in
-/// use, sets the word back itself. During this wait, a transaction that has seen the limit takes no new ticket;
-/// otherwise new tickets would keep the word in use for ever.
+/// Waits until a lock word whose counts have reached their limit is set back to 0. If no transaction uses a ticket of
+/// the lock word, this function sets the word back to 0 itself. During this wait, a transaction that has seen the
+/// limit takes no new ticket; otherwise new tickets would keep the lock word in use for ever.
 async fn set_back(
     access: &impl Access,
     cx: &Context,

@@ -1,8 +1,8 @@
-//! Log entries that are longer than their log area. The transaction allocates blocks before it writes the entry, and
-//! sends the entry in parts.
+//! Handles log entries that are longer than their log area. A transaction allocates blocks before it writes such a
+//! log entry, and sends the entry in parts.
 //!
-//! Invariant: every group that the transaction writes has the blocks before the transaction makes the entry.
-//! [`tarn_store::log::blocks`] describes the bytes of such an entry.
+//! Invariant: every group that the transaction writes has the blocks before the transaction makes the log entry.
+//! [`tarn_store::log::blocks`] describes the bytes of a log entry that is longer than its log area.
 
 use crate::site::Context;
 use crate::steps::log::send::add_part;
@@ -18,7 +18,7 @@ use tarn_store::memory::heap::LOG_OWNER;
 /// entry.
 ///
 /// # Errors
-/// The entry is longer than the limit of a log entry.
+/// The log entry is longer than the limit of a log entry.
 #[inline]
 pub(crate) fn note_length(
     cx: &Context,
@@ -45,7 +45,7 @@ fn note_long(cx: &Context, txn: &mut Txn, len: usize) -> Result<(), Failure> {
 }
 
 /// Allocates the blocks that the transaction's log entry needs, in every group that the transaction writes. The
-/// caller makes the entry only after this call.
+/// caller makes the log entry only after this call.
 ///
 /// # Errors
 /// `OutOfMemory`, or a failure of the fabric.
@@ -78,7 +78,7 @@ pub(crate) fn complete(txn: &mut Txn, at: BufferOffset, len: usize) {
     seal_chained(txn.round.words_mut(at, len / 8), txn.tag);
 }
 
-/// Adds the log entry for one group's replica at `position`, in as many WRITEs as the entry needs.
+/// Adds the log entry for one group's replica at `position` to the round, in as many WRITEs as the entry needs.
 #[cold]
 pub(crate) fn add_log(
     cx: &Context,

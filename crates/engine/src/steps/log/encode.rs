@@ -1,8 +1,8 @@
-//! The bytes that a transaction writes into its log. An entry lists the transaction's locks and pieces, either with
-//! their old bytes or with their new bytes.
+//! Makes the bytes that a transaction writes into its log. A log entry lists the transaction's locks and pieces,
+//! either with their old bytes or with their new bytes.
 //!
-//! Invariant: the length that a function computes before the entry is written equals the length of the written entry.
-//! [`tarn_store::log::undo`] describes the layout of entries.
+//! Invariant: the length that a function computes before it writes the log entry equals the length of the written
+//! entry. [`tarn_store::log::undo`] describes the layout of log entries.
 
 use super::chain;
 use crate::transaction::working_set::{Lock, PendingWrite, Txn};
@@ -25,15 +25,15 @@ fn bytes_of<'a>(txn: &Txn, pieces: impl Iterator<Item = &'a PendingWrite> + Clon
     entry_bytes(txn.locks.len(), pieces.count(), padded)
 }
 
-/// Writes the log entry with the old bytes into the transaction's buffer. Returns the entry's place in the buffer and
-/// its length.
+/// Writes the log entry with the old bytes into the transaction's buffer. Returns the log entry's place in the buffer
+/// and its length.
 pub(crate) fn encode_undo(txn: &mut Txn) -> (BufferOffset, usize) {
     let len = undo_bytes(txn);
     encode(txn, len, |piece| piece.logged.then_some(piece.old))
 }
 
-/// Writes the log entry with the new bytes into the transaction's buffer. Returns the entry's place in the buffer and
-/// its length.
+/// Writes the log entry with the new bytes into the transaction's buffer. Returns the log entry's place in the buffer
+/// and its length.
 pub(crate) fn encode_redo(txn: &mut Txn) -> (BufferOffset, usize) {
     let len = redo_bytes(txn);
     encode(txn, len, |piece| Some(piece.new))

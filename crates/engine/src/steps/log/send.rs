@@ -1,7 +1,7 @@
 //! Sends a transaction's log entry and data to the replicas of a group.
 //!
-//! Invariant: at each node the log entry comes before the data in the same batch, and the pieces of data are written
-//! in their order.
+//! Invariant: at each node the log entry comes before the data in the same batch, and the node executes the WRITEs of
+//! the data in their order.
 
 use super::chain;
 use crate::site::Context;
@@ -14,8 +14,8 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 use tarn_store::ids::Failure;
 
-/// Adds the log entry for one group's replica at `position`. The entry's checksum shows whether the entry in memory
-/// is incomplete.
+/// Adds the log entry for one group's replica at `position` to the round. The checksum in the log entry shows whether
+/// the entry in memory is incomplete.
 #[inline]
 pub(crate) fn add_log(
     cx: &Context,
@@ -30,7 +30,7 @@ pub(crate) fn add_log(
     }
 }
 
-/// Adds a contiguous part of a log entry, in as many WRITEs as the part needs.
+/// Adds a contiguous part of a log entry to the round, in as many WRITEs as the part needs.
 #[inline]
 pub(crate) fn add_part(round: &mut Round, target: Target, entry: BufferOffset, len: usize) {
     for from in (0..len).step_by(VERB_BYTES_MAX) {
@@ -39,7 +39,8 @@ pub(crate) fn add_part(round: &mut Round, target: Target, entry: BufferOffset, l
     }
 }
 
-/// Adds the log entry and the data of one group. The WRITEs go to the replicas whose position `choose` accepts.
+/// Adds the log entry and the data of one group to the round. The WRITEs of the group go to the replicas whose
+/// position `choose` accepts.
 pub(crate) fn add_data(
     cx: &Context,
     txn: &mut Txn,
@@ -50,8 +51,8 @@ pub(crate) fn add_data(
     add_pieces(cx, txn, group, log, choose, |_| true);
 }
 
-/// Adds the log entry and data of one group like [`add_data`], but only those pieces of data for which `is_meant` is
-/// true.
+/// Adds the log entry and data of one group in the same way as [`add_data`], but only those pieces of data for which
+/// `is_meant` is true.
 pub(crate) fn add_pieces(
     cx: &Context,
     txn: &mut Txn,
@@ -81,7 +82,7 @@ pub(crate) fn add_pieces(
 }
 
 /// Returns whether `next` directly follows `piece` both in memory and in the buffer, and all their bytes lie in one
-/// cache line. If the function returns true, one WRITE brings both pieces to memory together.
+/// cache line. If the function returns true, one WRITE writes both pieces to memory together.
 fn continues(piece: &PendingWrite, next: &PendingWrite) -> bool {
     let len_bytes = piece.len_bytes as usize;
     let end = piece.address.offset_bytes() + u64::from(piece.len_bytes + next.len_bytes);
@@ -91,18 +92,19 @@ fn continues(piece: &PendingWrite, next: &PendingWrite) -> bool {
 }
 
 /// Makes the transaction's redo entry invalid at every replica of the log area. After this call, recovery cannot
-/// mistake another transaction's VERSION for a version of this transaction. This transaction has written no data, and
-/// is not in doubt any more after this call.
+/// mistake another transaction's VERSION for a VERSION of this transaction. This transaction has written no data, and
+/// after this call it is no longer in doubt.
 ///
-/// A node that does not answer has lost its copy of the entry. If a node refuses writes from this node, the
-/// transaction's locks are not released. Recovery of this node finds these locks in the entry, and releases them.
+/// A node that does not answer has lost its copy of the log entry. If a node refuses writes from this node, this
+/// function leaves the transaction's locks in place. Recovery of this node finds these locks in the transaction's log
+/// entry, and releases them.
 pub(crate) async fn take_back(cx: &Context, txn: &mut Txn) {
     let area = cx.database().catalog.log(txn.groups[0], txn.coordinator);
     add_clear(&mut txn.round, cx.groups.whole().all(area));
     let mut is_gone = cx.port.execute(&mut txn.round).await.is_ok();
     if !is_gone {
-        // The failed round does not tell which of its writes have happened, so each write is sent again in a round of
-        // its own.
+        // The failed round does not show which of its WRITEs have happened, so a separate round sends each WRITE
+        // again.
         is_gone = true;
         let copies: Vec<Target> = cx.groups.whole().all(area).collect();
         for copy in copies {
@@ -119,7 +121,7 @@ pub(crate) async fn take_back(cx: &Context, txn: &mut Txn) {
     txn.in_doubt = false;
 }
 
-/// Begins a round that makes the log area at each of `copies` contain no entry.
+/// Begins a round that clears the log area at each of `copies`, so that the area contains no entry.
 fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
     round.begin();
     let none = round.reserve(8);
@@ -127,11 +129,10 @@ fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
     copies.for_each(|copy| round.write_private(copy, none, 8));
 }
 
-/// Sends the undo log in a round of its own, to the replicas of the first `groups` groups that the transaction
-/// writes.
+/// Sends the undo log in a separate round, to the replicas of the first `groups` groups that the transaction writes.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Result<(), Failure> {
     txn.round.begin();
     let log = encode_undo(txn);
@@ -146,8 +147,9 @@ pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Resu
     Ok(())
 }
 
-/// Planted bug: sends data and unlock to the primary in one batch, before the backups have acknowledged the data. The
-/// backups' batch is sent after the primary's. The batches could land in this order even if both were sent together.
+/// Planted bug: sends the data and the unlocks to the primary in one batch, before the backups have acknowledged the
+/// data. The function sends the backups' batch after the primary's batch. The two batches could land in this order
+/// even if both were sent together.
 ///
 /// # Errors
 /// `CommitUnknown`, because some of the data may have been written.

@@ -1,15 +1,15 @@
-//! Tells which of two transactions under one coordinator's number came first.
+//! Decides which of two transactions under one coordinator's number came first.
 //!
-//! Invariant: transactions' counts are compared only within one thread of one node's incarnation, because counts of
-//! different threads are unrelated.
+//! Invariant: this module compares transactions' counts only within one thread of one node's incarnation, because
+//! counts of different threads are unrelated.
 
 use super::Asker;
 use std::cmp::Ordering;
 use tarn_store::ids::{OwnerTag, TxnId};
 
-/// Returns whether a transaction without a log entry may have had an entry that was replaced later. If so, the
-/// outcome of the transaction without an entry cannot be known. `others` are the tags of the entries in its
-/// coordinator's log area.
+/// Returns whether a transaction without a log entry may have had a log entry that a later transaction replaced. If
+/// the function returns true, the outcome of the transaction without a log entry cannot be known. `others` are the
+/// tags of the log entries in the log area of this transaction's coordinator.
 pub(crate) fn is_gone(mut others: impl Iterator<Item = OwnerTag>, id: TxnId, asker: Asker) -> bool {
     match asker {
         Asker::Itself => others.any(|tag| age(tag, id) == Age::Later),
@@ -22,8 +22,9 @@ pub(crate) fn is_gone(mut others: impl Iterator<Item = OwnerTag>, id: TxnId, ask
 enum Age {
     Earlier,
     Later,
-    /// The order is not known. Each thread counts its own transactions. So counts of two threads, or of two nodes
-    /// that had the coordinator's number one after the other, cannot be compared.
+    /// The order of the two transactions is not known. Each thread counts its own transactions. So counts cannot be
+    /// compared if they come from two threads, or from two nodes that had the coordinator's number one after the
+    /// other.
     Unknown,
 }
 

@@ -1,8 +1,8 @@
-//! Sends many verbs together: READs, WRITEs and CASes of words, in as few rounds as their number allows.
+//! Sends many verbs together: READs, WRITEs and CASes of words, in as few rounds as possible.
 //!
-//! Invariant: verbs to one node take effect in the order of the list. If a dead memory node makes a round fail, the
-//! round is sent again without that node. So this module offers only verbs that may be repeated: READ, WRITE of given
-//! bytes, and CAS of a word whose old value never returns.
+//! Invariant: verbs to one node take effect in the order of the caller's list. If a dead memory node makes a round
+//! fail, this module sends the round again without that node. So this module offers only verbs that may be repeated:
+//! READ, WRITE of given bytes, and CAS of a word whose old value never returns.
 
 use crate::site::Context;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ const VERBS_MAX: usize = 512;
 /// The maximum number of bytes that one round moves.
 const BYTES_MAX: usize = 256 << 10;
 
-/// One verb that the caller wants to send.
+/// One verb that the caller of [`Bulk`] wants to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
     /// Reads the given number of bytes.
@@ -48,24 +48,24 @@ impl Wish {
     }
 }
 
-/// The outcome of one verb.
+/// The outcome of one verb that the caller wanted to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// The bytes that were read; empty for a verb that reads nothing.
+    /// The verb was executed. The value contains the bytes that the verb read, or no bytes if the verb reads nothing.
     Done(Vec<u8>),
-    /// The verb's node is down.
+    /// The node of the verb is down.
     Down,
 }
 
 impl Answer {
-    /// The first word of the bytes that were read; `None` if the node is down.
+    /// Returns the first word of the bytes that the verb has read, or `None` if the verb's node is down.
     pub(crate) fn word(&self) -> Option<u64> {
         let Answer::Done(bytes) = self else { return None };
         bytes.first_chunk().map(|word| u64::from_le_bytes(*word))
     }
 }
 
-/// Sends a list of verbs in few rounds. The module's text describes which verbs are allowed.
+/// Sends a list of verbs in few rounds. The text at the beginning of this file describes which verbs are allowed.
 pub(crate) struct Bulk<'a> {
     cx: &'a Context,
     round: Round,
@@ -77,8 +77,8 @@ impl<'a> Bulk<'a> {
         Bulk { cx, round: Round::new(), down: BTreeSet::new() }
     }
 
-    /// Sends all verbs in the list `wishes`. Returns the answers in the order of the list. Verbs to different nodes
-    /// take effect in no particular order.
+    /// Sends all verbs in the list `wishes`. Returns the answers to the verbs in the order of the list. Verbs to
+    /// different nodes take effect in no particular order.
     pub(crate) async fn run(&mut self, wishes: &[Wish]) -> Result<Vec<Answer>, Failure> {
         let mut answers = Vec::with_capacity(wishes.len());
         let mut rest = wishes;

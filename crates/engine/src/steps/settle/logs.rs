@@ -1,9 +1,10 @@
 //! Reads log areas to find the transactions that have left a valid log entry.
 //!
-//! Invariant: if an entry is found complete at any live node, it is the transaction's entry. If an entry is found at
-//! no node, its transaction has written no data (docs/design/0004-fused-undo-log.md), unless the last copy of its
-//! area is lost. A coordinator's area may hold entries of several transactions, in different groups. All of these
-//! transactions except the newest are over, so resolving them again changes nothing.
+//! Invariant: if a log entry is found complete at any live node, it is the transaction's log entry. If no node has a
+//! transaction's log entry, the transaction has written no data (docs/design/0004-fused-undo-log.md), unless the last
+//! copy of its log area is lost. A coordinator's log area may contain log entries of several transactions, in
+//! different groups. All transactions with entries in one log area have ended, except the newest. So recovery may
+//! resolve the ended transactions again without any change.
 
 use super::{Answer, Bulk, Wish};
 use crate::site::Context;
@@ -15,17 +16,18 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Failure, OwnerTag, Resolution};
 use tarn_store::log::{Entry, LOG_HEADER_BYTES, SETTLING, announced_bytes, blocks, is_chained};
 
-/// A transaction that has left a log entry, in the form that the functions of its protocol receive.
+/// A transaction that has left a log entry, in the form in which the functions of its protocol receive the
+/// transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unsettled<E> {
     /// The log entry, with the facts that its protocol has found out about the transaction.
     pub entry: E,
-    /// The coordinator whose log area has the entry.
+    /// The number of the coordinator whose log area contains the entry.
     pub coordinator: u32,
-    /// Whether a resolver has begun to undo the transaction (for entries of new bytes: to complete it).
+    /// Whether a resolver has begun to undo the transaction, or, if the log entry has new bytes, to complete it.
     pub undoing: bool,
-    /// The transaction's outcome, after it was decided. The outcome is also `None` if only the transaction's
-    /// coordinator knew it, and memory does not show it.
+    /// The transaction's outcome, after recovery has decided it. The field `decision` is also `None` if only the
+    /// transaction's coordinator knew the outcome, and memory does not show the outcome.
     pub decision: Option<Resolution>,
 }
 
@@ -33,7 +35,8 @@ impl<E> Unsettled<E> {
     /// Returns the transaction's outcome.
     ///
     /// # Panics
-    /// The outcome is not decided yet. That is a bug in this program.
+    /// The outcome of the transaction is not decided yet. A call before the outcome is decided is a bug in this
+    /// program.
     pub fn resolution(&self) -> Resolution {
         self.decision.expect("the entry was decided before")
     }
@@ -42,18 +45,18 @@ impl<E> Unsettled<E> {
 /// The first words of one copy of a log area.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// The coordinator to which the area belongs.
+    /// The number of the coordinator to which the log area belongs.
     pub coordinator: u32,
-    /// The place of this copy of the area.
+    /// The place of this copy of the log area.
     pub target: Target,
-    /// The tag in the area's first word. The entry after this tag may be incomplete.
+    /// The tag in the first word of the log area. The log entry after this tag may be incomplete.
     pub tag: OwnerTag,
-    /// Whether the head has the mark for [`Unsettled::undoing`].
+    /// Whether the head contains the mark for [`Unsettled::undoing`].
     pub undoing: bool,
     group: GroupId,
-    /// The number of bytes of the entry, according to its head.
+    /// The number of bytes of the log entry, according to its head.
     bytes: usize,
-    /// Whether the entry continues outside the area, according to its head.
+    /// Whether the log entry continues outside the log area, according to its head.
     is_chained: bool,
 }
 
@@ -75,19 +78,20 @@ fn copies_by_group(cx: &Context, coordinator: u32) -> impl Iterator<Item = (Grou
 /// The heads of the log areas of some coordinators.
 #[derive(Debug)]
 pub struct Heads {
-    /// The heads of all areas that contain a tag, at every live node.
+    /// The heads of all log areas that contain a tag, at every live node.
     pub found: Vec<Head>,
-    /// A node that failed and had the last copy of one of these areas. That copy may have contained an entry that is
-    /// not among the found ones.
+    /// A node that failed and had the last copy of one of these log areas. The lost copy may have contained a log
+    /// entry that is not in `found`.
     pub lost: Option<NodeSlot>,
 }
 
 impl Heads {
-    /// Checks that all areas were read. If all areas were read, a transaction that was not found has left no entry.
+    /// Checks that all log areas of these coordinators were read. If all log areas were read, a transaction whose log
+    /// entry was not found has left no log entry.
     ///
     /// # Errors
-    /// `NodeDown`, if an entry may be lost with the last copy of its area. The outcome of this entry's transaction is
-    /// then not known.
+    /// `NodeDown`, if a log entry may be lost with the last copy of its log area. In that case, the outcome of the
+    /// transaction with the lost log entry is not known.
     pub fn whole(&self, cx: &Context) -> Result<(), Failure> {
         match self.lost {
             Some(node) => Err(cx.port.note_failure(FabricError::NodeDown(node)).into()),
@@ -99,7 +103,7 @@ impl Heads {
 /// Reads the heads of the log areas of these coordinators.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Heads, Failure> {
     let places: Vec<(u32, GroupId, Target)> = coordinators
         .flat_map(|number| {
@@ -130,10 +134,10 @@ pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Heads, Fail
     Ok(Heads { found, lost })
 }
 
-/// Reads the complete entries that belong to these heads, one entry of each transaction.
+/// Reads the complete log entries that belong to these heads, one entry of each transaction.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unsettled<E>>, Failure> {
     let area_bytes = cx.database().catalog.options().log_bytes as usize;
     let mut found: Vec<Unsettled<E>> = Vec::new();
@@ -169,14 +173,14 @@ pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unset
     Ok(found)
 }
 
-/// Reads an entry that continues outside its area, up to the first part that is missing. An entry with a missing part
-/// is not valid.
+/// Reads a log entry that continues outside its log area, up to the first part that is missing. A log entry with a
+/// missing part is not valid.
 async fn gather(cx: &Context, head: &Head, area: &[u8]) -> Result<Vec<u8>, Failure> {
     let catalog = &cx.database().catalog;
     let (first, mut link) = blocks::split_area(catalog, area);
     let mut bytes = first.to_vec();
     if head.bytes as u64 > catalog.options().log_bytes_max {
-        return Ok(bytes); // no transaction writes an entry of this length
+        return Ok(bytes); // no transaction writes a log entry of this length
     }
     while bytes.len() < head.bytes {
         let Some(block) = blocks::next_block(catalog, head.group, link) else { break };

@@ -1,15 +1,15 @@
-//! Recovery and resolution: decide the outcomes of transactions by the entries that they have left in logs.
+//! Recovery and resolution: decide the outcomes of transactions by the log entries that the transactions have left.
 //!
-//! Invariant: all steps are idempotent. A resolver that repeats them reaches the same verdicts. Recovery takes a
-//! transaction's lock away only by a CAS that expects this transaction's own tag.
+//! Invariant: all steps of recovery are idempotent. A resolver that repeats the steps reaches the same verdicts.
+//! Recovery takes a transaction's lock away only by a CAS that expects this transaction's own tag.
 //!
-//! Map:
+//! Map of the modules:
 //! - [`logs`] reads log areas.
-//! - `undo` and `redo` decide outcomes, write missing or old bytes, and release locks; `undo` uses entries of old
-//!   bytes, and `redo` entries of new bytes.
+//! - `undo` and `redo` decide outcomes, write missing or old bytes, and release locks; `undo` uses log entries of old
+//!   bytes, and `redo` those of new bytes.
 //! - `bulk` sends all verbs of a step in few rounds.
-//! - `turn` gives one coroutine at a time the right to recover.
-//! - `age` tells which of two transactions came first.
+//! - `turn` gives only one coroutine at a time the right to recover.
+//! - `age` decides which of two transactions came first.
 
 mod age;
 mod bulk;
@@ -36,11 +36,11 @@ use tarn_store::log::Entry;
 /// The caller that wants to know the outcome of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asker {
-    /// The transaction's own thread, if it has logged nothing since under its coordinator's number. So any other
-    /// entry in the log area is older than the transaction's entry.
+    /// The caller is the transaction's own thread, and has logged nothing since under the transaction's coordinator
+    /// number. So any other log entry in the log area is older than the transaction's log entry.
     Itself,
-    /// Any other caller, at any moment. Another transaction's entry in the log area may be older than this
-    /// transaction's entry, or may have replaced it.
+    /// The caller is any other thread, at any moment. Another transaction's log entry in the log area may be older
+    /// than this transaction's entry, or may have replaced it.
     Another,
 }
 
@@ -49,16 +49,16 @@ pub enum Asker {
 pub(crate) enum Whose {
     /// The locks whose words contain the transaction's tag.
     Own,
-    /// The locks of every record that the transaction's log names, even if another transaction holds them by now: a
-    /// planted bug.
+    /// Recovery releases the locks of every record that the transaction's log names, even if another transaction
+    /// holds them by now: a planted bug.
     Anybodys,
 }
 
-/// Returns every transaction of a dead node's incarnation that has left a valid entry in any log area. The caller
+/// Returns every transaction of a dead node's incarnation that has left a valid log entry in any log area. The caller
 /// need not know the numbers of the coordinators that belonged to this incarnation.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub(crate) async fn enumerate_logged<E: Entry>(
     cx: &Context,
     dead: NodeId,
@@ -69,27 +69,29 @@ pub(crate) async fn enumerate_logged<E: Entry>(
     logs::entries(cx, &heads).await
 }
 
-/// Returns whether a coordinator's log area contains no entry of a dead incarnation that is not recovered yet, and
-/// will never contain one. An incarnation that is wrongly assumed dead continues to write until its access is
-/// revoked, even after its log area was read. So `is_settled` revokes the access of these incarnations before it
-/// reads the area.
+/// Returns whether a coordinator's log area contains no log entry of an unrecovered dead incarnation, and will never
+/// contain one. An incarnation that is wrongly assumed dead writes until its access to memory is revoked, even after
+/// its log area was read. So `is_settled` revokes the memory access of these incarnations before it reads the log
+/// area.
 ///
 /// # Errors
-/// A failure of the fabric.
+/// Returns an error if the fabric cannot complete a verb.
 pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure> {
     let dead = cx.database().membership.unrecovered();
     if dead.is_empty() {
         return Ok(true);
     }
-    // While one of these incarnations is not recovered, each new configuration has the present map of log areas. If
-    // all of them are recovered in the meantime, the area is free, even if an old map shows the contrary.
+    // While any of these incarnations is not recovered, each new configuration has the present map of log areas. If
+    // all these incarnations are recovered in the meantime, the log area is free, even if an old map shows the
+    // contrary.
     cx.follow();
     revoke(cx, &dead, &cx.groups.whole().nodes()).await?;
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
     Ok(!heads.found.iter().any(|head| dead.contains(&head.tag.node())))
 }
 
-/// Returns whether a lock word is a stray: its owner is a node's incarnation that was already recovered.
+/// Returns whether a lock word is a stray lock word, because its owner is a node's incarnation that was already
+/// recovered.
 pub(crate) fn is_stray(cx: &Context, word: u64) -> bool {
     let Some(owner) = OwnerTag::from_word(word) else { return false };
     let node = owner.node();
@@ -102,16 +104,16 @@ pub(crate) fn plan_free(cx: &Context, round: &mut Round, (address, word): (Addre
     round.cas(target, word, 0);
 }
 
-/// The log in which a system records its transactions, and the recovery by its entries.
+/// The log in which a system records its transactions, and the recovery by the log entries.
 #[expect(async_fn_in_trait, reason = "called within the engine only")]
 pub trait Log<P> {
-    /// A log entry, with the facts that recovery finds out about it.
+    /// A log entry, with the facts that recovery finds out about its transaction.
     type Entry: Entry;
 
-    /// Decides for each transaction whether it has committed.
+    /// Decides for each transaction in `left` whether it has committed.
     ///
     /// # Errors
-    /// A failure of the fabric. All functions of this trait are idempotent.
+    /// Returns an error if the fabric cannot complete a verb. All functions of this trait are idempotent.
     async fn decide(
         system: &P,
         cx: &Context,
@@ -119,20 +121,20 @@ pub trait Log<P> {
     ) -> Result<(), Failure>;
 
     /// Writes the old bytes of aborted transactions back, or the missing bytes of committed transactions. After these
-    /// writes, makes the log entries of the transactions invalid.
+    /// writes, makes the log entries of these transactions invalid.
     ///
     /// # Errors
-    /// The same errors as [`Log::decide`].
+    /// Returns the same errors as [`Log::decide`].
     async fn apply(
         system: &P,
         cx: &Context,
         left: &[Unsettled<Self::Entry>],
     ) -> Result<(), Failure>;
 
-    /// Releases the locks that the transactions still hold.
+    /// Releases the locks that the transactions in doubt still hold.
     ///
     /// # Errors
-    /// The same errors as [`Log::decide`].
+    /// Returns the same errors as [`Log::decide`].
     async fn release(
         system: &P,
         cx: &Context,
@@ -141,7 +143,7 @@ pub trait Log<P> {
 }
 
 impl Whose {
-    /// Returns which locks the recovery of this variant releases.
+    /// Returns which locks the recovery of this variant of the system releases.
     pub(crate) fn of(system: &impl Described) -> Whose {
         if system.keeps(Rule::ReleaseOwn) { Whose::Own } else { Whose::Anybodys }
     }

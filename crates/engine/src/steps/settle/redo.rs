@@ -1,35 +1,39 @@
-//! Recovery by redo logs. For many transactions together, recovery either completes them from their logs or finds
-//! that they have written nothing.
+//! Recovery by redo logs. Recovery handles many transactions together: it either completes a transaction from its log
+//! or finds that the transaction has written nothing.
 //!
-//! [`tarn_store::log::redo::verdict`] has the rule:
+//! [`tarn_store::log::redo::verdict`] has the rule by which recovery decides each outcome:
 //! - A transaction that has itself released any of its locks is over. A record that another transaction has written
-//!   later also shows such a release, even if the record's LOCK was lost with a node.
+//!   later also shows that the lock was released, even if the record's LOCK was lost with a node.
 //! - If no lock was released, but any record shows that the transaction wrote it, the transaction was decided to
-//!   commit. A record shows its writer in one of two ways. The record's first line names the transaction as its
-//!   writer; or the record names no writer and has the transaction's VERSION. Recovery then writes everything that a
-//!   replica lacks.
-//! - A transaction of any other kind has written no data at any node.
+//!   commit. A record shows in one of two ways that a transaction wrote it. The record's first line names the
+//!   transaction as its writer; or the record names no writer and has the transaction's VERSION. Recovery then writes
+//!   all bytes of the transaction that a replica lacks.
+//! - If no record shows that the transaction wrote it and no lock was released, the transaction has written no data
+//!   at any node.
 //!
 //! Recovery marks the log entry of a transaction that was decided to commit before it changes anything else of this
 //! transaction. Without the mark, a resolver that begins again would mistake locks that recovery has released for
-//! locks that the transaction itself has released. If a transaction needs nothing more, recovery makes its log entry
-//! invalid.
+//! locks that the transaction itself has released. If recovery has nothing more to do for a transaction, it makes the
+//! transaction's log entry invalid.
 //!
-//! If a transaction released locks itself, its coordinator knew its outcome. If a transaction's releases were in one
-//! batch with its data, the coordinator may not know the outcome. Such a batch also writes the mark into the log.
+//! If a transaction released locks itself, its coordinator knew the transaction's outcome. If a transaction's
+//! releases were in one batch with its data, the coordinator may not know the outcome. A batch of data and releases
+//! also writes the mark into the log entry.
 //!
 //! At the end, recovery releases the locks that contain the transaction's tag, in either mode.
 //!
 //! This module is for protocols whose locks are words in memory nodes, whose records consist of cache lines, and
 //! whose entries are those of [`tarn_store::log::redo`].
 //!
-//! Recovery reads each replica only once. A later writer's data may land between two reads. In that case the first
-//! read would find a record that names the transaction, and the second a record that names another.
+//! Recovery reads each replica of a record only once. If recovery read a replica twice, a later writer's data might
+//! land between the two reads. With two reads, the first read could find a record that names the transaction, and the
+//! second read a record that names another.
 //!
-//! Invariant: recovery is idempotent, if only one resolver works at a time. Recovery relies on four facts. A
-//! transaction's log entries are acknowledged before its data are posted. At every replica the first line of a record
-//! lands before its other lines, and all lines of records land before directory records. A transaction releases no
-//! lock before all replicas have acknowledged its data. No write of the owner lands after recovery has begun.
+//! Invariant: recovery is idempotent, if only one resolver works at a time. Recovery relies on the following four
+//! facts. All nodes have acknowledged a transaction's log entries before the transaction posts its data. At every
+//! replica the first line of a record lands before its other lines, and all lines of records land before directory
+//! records. A transaction releases no lock before all replicas have acknowledged its data. No write of the
+//! transaction's owner lands after recovery has begun.
 
 use super::{Answer, Bulk, Log, Whose, Wish, logs};
 use crate::site::Context;
@@ -45,29 +49,30 @@ use tarn_store::log::redo::{
 use tarn_store::log::undo::LoggedRecord;
 use tarn_store::log::{Entry, SETTLING};
 
-/// A transaction that recovery has found: its redo log, and the facts that recovery has found out.
+/// A transaction that recovery has found: its redo log, and the facts that recovery has found out about it.
 pub struct Left {
     log: RedoEntry,
-    /// The records in the state in which recovery found them; known after `decide`.
+    /// The records of the transaction in the state in which recovery found them; known after `decide`.
     found: Vec<FoundRecord>,
-    /// The verdict about the transaction; known after `decide`.
+    /// The verdict of recovery about the transaction; known after `decide`.
     verdict: Option<Verdict>,
 }
 
-/// The kinds of evidence that decide a transaction's outcome. A variant with a planted bug may lack a kind.
+/// The kinds of evidence that decide a transaction's outcome. A variant with a planted bug may lack a kind of
+/// evidence.
 #[derive(Clone, Copy)]
 pub struct Rules {
-    /// Whether a record may show that the transaction wrote it. If false, every transaction with a log entry counts
-    /// as committed.
+    /// Whether a record may show that the transaction wrote it. If `by_writer` is false, every transaction with a log
+    /// entry counts as committed.
     pub by_writer: bool,
-    /// Whether a later version of a record shows that the record's lock was released. If false, only LOCK words show
-    /// that a lock was released.
+    /// Whether a later version of a record shows that the record's lock was released. If `by_followers` is false,
+    /// only LOCK words show that a lock was released.
     pub by_followers: bool,
 }
 
 /// A system whose log entries contain new bytes.
 pub trait RedoRules {
-    /// Returns the kinds of evidence that recovery uses.
+    /// Returns the kinds of evidence that the recovery of this system uses.
     fn redo_rules(&self) -> Rules;
 }
 
@@ -81,8 +86,8 @@ struct FoundRecord {
 }
 
 impl FoundRecord {
-    /// Returns the replicas that lack a part of the transaction's write, and that contain no write of a later
-    /// transaction.
+    /// Returns the replicas of the record that lack a part of the transaction's write, and that contain no write of a
+    /// later transaction.
     fn wanting(&self) -> impl Iterator<Item = Target> {
         let new = self.record.new_version;
         let lines = |copy: &[u8]| copy.len().div_ceil(LINE_BYTES);
@@ -131,9 +136,9 @@ impl<P: Described + RedoRules> Log<P> for RedoLog {
 
 type Unsettled = super::Unsettled<Left>;
 
-/// Decides the outcomes of all transactions. All records of these transactions are read in one step. If a record's
-/// lock is still held, or was lost with its node, no other transaction changes the record during this step. If a
-/// record's lock was released, only this fact matters for the decision.
+/// Decides the outcomes of all transactions in `left`. Recovery reads all records of these transactions in one step.
+/// If a record's lock is still held, or was lost with its node, no other transaction changes the record during this
+/// step. If a record's lock was released, the decision depends only on the fact that it was released.
 pub(crate) async fn decide(
     cx: &Context,
     left: &mut [Unsettled],
@@ -191,7 +196,7 @@ pub(crate) async fn decide(
     Ok(())
 }
 
-/// Returns the verdict on a transaction by these rules.
+/// Returns the verdict on a transaction by the kinds of evidence in `rules`.
 fn judge(tag: OwnerTag, found: &[FoundRecord], rules: Rules) -> Verdict {
     let copies: Vec<Vec<&[u8]>> =
         found.iter().map(|it| it.copies.iter().map(|(_, copy)| &copy[..]).collect()).collect();
@@ -212,8 +217,8 @@ fn judge(tag: OwnerTag, found: &[FoundRecord], rules: Rules) -> Verdict {
     }
 }
 
-/// Returns whether the first line of any record names the transaction as its writer. The caller asks this only about
-/// a transaction that has released locks.
+/// Returns whether the first line of any record names the transaction as its writer. The caller calls this function
+/// only for a transaction that has released locks.
 fn is_named(tag: OwnerTag, found: &[FoundRecord]) -> bool {
     found.iter().any(|it| {
         let new = it.record.new_version;
@@ -222,7 +227,7 @@ fn is_named(tag: OwnerTag, found: &[FoundRecord]) -> bool {
 }
 
 /// Marks the log entries of committed transactions at every live node, and then writes the bytes that replicas lack.
-/// Makes the log entries of the other transactions invalid.
+/// Makes the log entries of all other transactions invalid.
 pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
     let mut bulk = Bulk::new(cx);
     let (committed, others): (Vec<&Unsettled>, Vec<&Unsettled>) =
@@ -244,10 +249,10 @@ pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
     Ok(())
 }
 
-/// Returns the writes of a committed transaction that replicas lack. A replica of a record or directory record is
-/// written unless it already contains the write of this transaction or of a later one. Bytes without a version are
-/// all written if any replica lacks something. No transaction writes such bytes a second time, so these writes are
-/// right even after writes of later transactions.
+/// Returns the writes of a committed transaction that replicas of its records lack. Recovery writes a replica of a
+/// record or directory record unless the replica already contains the write of this transaction or of a later one.
+/// Recovery writes all bytes that have no version, if any replica of any record lacks something. No transaction
+/// writes bytes without a version a second time, so recovery may write them even after writes of later transactions.
 fn wanted(cx: &Context, left: &Left) -> Vec<Wish> {
     let written =
         || left.found.iter().filter(|it| it.is_written() && it.lock != LockLeft::Released);
@@ -275,8 +280,8 @@ fn wanted(cx: &Context, left: &Left) -> Vec<Wish> {
     wishes
 }
 
-/// Releases the locks that the transactions still hold, in whichever mode. A record whose lock a transaction no
-/// longer holds may belong to other transactions, so it is not changed.
+/// Releases the locks that the transactions in `left` still hold, in whichever mode. A record whose lock a
+/// transaction no longer holds may belong to other transactions, so this function does not change the record.
 pub(crate) async fn release(cx: &Context, left: &[Unsettled], whose: Whose) -> Result<(), Failure> {
     let mut wishes = Vec::new();
     for each in left {

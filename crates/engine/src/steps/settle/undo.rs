@@ -1,22 +1,22 @@
 //! Recovery by undo logs: completes or undoes many transactions together, from their undo logs.
 //!
-//! The rule begins with any valid log entry of the transaction. If the owner still holds the locks, and every live
-//! replica of every record in the entry has the new VERSION, the transaction has committed.
+//! The rule of recovery begins with any valid log entry of the transaction. If the owner still holds the locks, and
+//! every live replica of every record in the entry has the new VERSION, the transaction has committed.
 //!
 //! If one of these conditions is false, recovery writes the transaction's old bytes back to every live replica. When
-//! the old bytes of an update are written back, the record gets a VERSION that is higher than the new one. If the old
-//! VERSION returned, a reader that finds it twice could accept undone bytes that it has read between the two reads.
-//! After the old bytes are written back, recovery makes the log entry of an undone transaction invalid at every node.
-//! At the end, recovery releases the locks that contain the transaction's tag. If a record's LOCK does not contain
-//! the tag, the lock was released, and the record may belong to other transactions.
+//! recovery writes the old bytes of an update back, the record gets a VERSION that is higher than the new VERSION. If
+//! the old VERSION returned, a reader that reads this VERSION twice could accept undone bytes that it has read
+//! between the two reads. After the old bytes are written back, recovery makes the log entry of an undone transaction
+//! invalid at every node. At the end, recovery releases the locks that contain the transaction's tag. If a record's
+//! LOCK does not contain the tag, the lock was released, and the record may belong to other transactions.
 //!
 //! This module is for protocols whose locks are words in memory nodes, and whose entries are those of
 //! [`tarn_store::log::undo`]. Each protocol decides the meaning of a VERSION's counter.
 //!
-//! Invariant: recovery is idempotent, if only one resolver works at a time. Recovery relies on three facts. At every
-//! node a transaction's log entry lands before its data. A transaction releases no lock before all replicas of all
-//! records have acknowledged the data, or have executed the writes earlier in the same batch. No write of the owner
-//! lands after recovery has begun.
+//! Invariant: recovery is idempotent, if only one resolver works at a time. Recovery relies on the following three
+//! facts. At every node, a transaction's log entry lands before the transaction's data. A transaction releases no
+//! lock before all replicas of all records have acknowledged the data, or have executed the writes earlier in the
+//! same batch. No write of the transaction's owner lands after recovery has begun.
 
 use super::{Bulk, Log, Whose, Wish, logs};
 use crate::cluster::info::{IN_PLACE_ABORTS, IN_PLACE_PHASES, Limit, ProtocolCaps, ProtocolInfo};
@@ -33,7 +33,7 @@ use tarn_store::layout::{LOCK_AT, VERSION_AT, Version};
 use tarn_store::log::undo::{LogEntry, LoggedRecord};
 use tarn_store::log::{Entry, SETTLING};
 
-/// A transaction that recovery has found: its undo log, and the facts that recovery has found out.
+/// A transaction that recovery has found: its undo log, and the facts that recovery has found out about it.
 pub struct Left {
     log: LogEntry,
     /// The records whose locks the transaction still holds; known after `decide`.
@@ -94,7 +94,7 @@ pub(crate) const IN_PLACE_RULES: [Rule; 14] = [
 ];
 
 /// The description of a protocol that changes records with one version in place, and whose log contains the old
-/// bytes. Only the protocol's name and citation are missing.
+/// bytes. The description lacks only the protocol's name and citation.
 pub(crate) const IN_PLACE: ProtocolInfo = ProtocolInfo {
     name: "",
     citation: "",
@@ -108,19 +108,19 @@ pub(crate) const IN_PLACE: ProtocolInfo = ProtocolInfo {
 };
 
 /// Returns the version that recovery gives a record when it writes the old bytes of an update back. The returned
-/// version is higher than the version that readers may have seen. For a record that was inserted or deleted, returns
-/// `None`, because the record gets its old version back.
+/// version is higher than the version that readers may have seen. For a record that was inserted or deleted, the
+/// function returns `None`, because the record gets its old version back.
 pub(crate) fn undone(kind: WriteKind, version: u64) -> Option<u64> {
     (kind == WriteKind::Update).then_some(version + 1)
 }
 
-/// Returns the version of a node of an ordered index after its change was undone. The returned version is higher than
-/// the node's new version, too.
+/// Returns the version that a node of an ordered index has after its change was undone. The returned version is also
+/// higher than the version that the undone change gave the node.
 pub(crate) fn undone_node(_: u64, new: u64) -> Option<Undone> {
     Some(Undone::always(new + 1))
 }
 
-/// Decides the outcomes of all transactions. docs/design/0004-fused-undo-log.md describes the cases, and
+/// Decides the outcomes of all transactions in `left`. docs/design/0004-fused-undo-log.md describes the cases, and
 /// docs/design/0013-memory-node-recovery.md describes the cases in which LOCK words were lost with a memory node.
 pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
     let mut bulk = Bulk::new(cx);
@@ -147,7 +147,7 @@ pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
             each.decision = Some(Resolution::Aborted);
             cx.metrics.recovery(RecoveryEvent::Undone);
         } else if is_released {
-            // The transaction has begun to release locks, so it had committed.
+            // The transaction has begun to release locks, so it had committed before.
             each.decision = Some(Resolution::Committed);
             cx.metrics.recovery(RecoveryEvent::FoundReleased);
         }
@@ -161,24 +161,26 @@ pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
 
 /// A read of one record's VERSION at one replica.
 struct Asked {
-    /// The index of the transaction whose record has this VERSION.
+    /// The index of the transaction that has written the record.
     index: usize,
     new: Version,
-    /// Whether the record's LOCK is lost. While a LOCK is lost, other transactions may have changed the record.
+    /// Whether the record's LOCK word is lost. While a record's LOCK word is lost, other transactions may have
+    /// changed the record.
     is_lost: bool,
-    /// Whether the replica belongs to a member of the group, and not to a node that is still joining.
+    /// Whether the replica belongs to a member of the group, and not to a node that is still joining the group.
     counts: bool,
 }
 
-/// Decides the transactions for which no LOCK word shows a release. Each VERSION is read only once, because a second
-/// read could see data of other transactions that have landed since.
+/// Decides the transactions for which no LOCK word shows a release. The function reads each VERSION only once,
+/// because a second read could see data of other transactions that have landed since.
 ///
-/// If a record's LOCK is lost, the record's VERSION may be higher than the new VERSION in the entry. A VERSION that
-/// is higher shows that another transaction has changed the record later, so this transaction has committed. If no
-/// VERSION is higher, the transaction has committed only if every member of the group has all new versions.
+/// If a record's LOCK word is lost, the record's VERSION may be higher than the new VERSION in the log entry. A
+/// higher VERSION shows that another transaction has changed the record later, so this transaction has committed. If
+/// no record has a higher VERSION, the transaction has committed only if every member of the group has all new
+/// versions.
 ///
-/// A replica on a joining node is also read, so that earlier writes of the same port have arrived there; but its
-/// VERSION does not count.
+/// The function also reads a replica on a joining node, so that earlier writes of the same port have arrived there;
+/// but this VERSION does not count.
 async fn decide_by_versions(
     cx: &Context,
     bulk: &mut Bulk<'_>,
@@ -217,9 +219,10 @@ async fn decide_by_versions(
     Ok(())
 }
 
-/// Undoes the aborted transactions. First, recovery marks the log entries of these transactions as being undone, at
-/// every live node. Second, recovery writes the old bytes of these transactions back at every live replica. When the
-/// old bytes have arrived, recovery makes the log entries invalid at every live node.
+/// Undoes the aborted transactions in `left`. First, recovery marks the log entries of the aborted transactions as
+/// being undone, at every live node. Second, recovery writes the old bytes of the aborted transactions back at every
+/// live replica. When the old bytes have arrived, recovery makes the log entries of the aborted transactions invalid
+/// at every live node.
 pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
     let aborted: Vec<&Unsettled> =
         left.iter().filter(|each| each.resolution() == Resolution::Aborted).collect();
@@ -257,8 +260,8 @@ fn write_back(cx: &Context, each: &Unsettled) -> Vec<Wish> {
     wishes
 }
 
-/// Releases the locks that the transactions still hold. A record whose lock a transaction no longer holds may belong
-/// to other transactions, so it is not changed.
+/// Releases the locks that the transactions in `left` still hold. A record whose lock a transaction no longer holds
+/// may belong to other transactions, so this function does not change the record.
 pub(crate) async fn release(cx: &Context, left: &[Unsettled], whose: Whose) -> Result<(), Failure> {
     let own = whose == Whose::Own;
     let groups = &cx.groups;

@@ -1,16 +1,17 @@
 //! Growth of hash indexes by structural transactions, which add segments to an index and split buckets.
 //!
-//! Invariants: structural transactions follow the same rules as other transactions. Structural transactions take
-//! locks under an owner's tag, and abort instead of waiting for a lock. At each node the log entry comes before the
-//! data. Structural transactions write every replica, and release their locks after that. Recovery completes or
-//! undoes structural transactions without knowing their purpose.
+//! Invariants: the structural transactions that split buckets and add segments follow the same rules as other
+//! transactions. Structural transactions take locks under an owner's tag, and abort instead of waiting for a lock. At
+//! each node, the log entry of a structural transaction comes before its data. Structural transactions write every
+//! replica, and release their locks only after that. Recovery completes or undoes a structural transaction without
+//! knowing the transaction's purpose.
 //!
-//! In layouts where records name their writer, the index header names its writer, too. The header then shows that a
-//! transaction which changed buckets, but no record, has committed.
+//! In layouts where records name the transaction that wrote them last, the index header also names its last writer.
+//! The writer's name in the header then shows that a transaction which changed buckets, but no record, has committed.
 //!
-//! The lock of the index header allows only one structural transaction at a time in a shard. While the lock of a
-//! bucket's directory record is held, no record enters or leaves the bucket. So the transaction knows which records
-//! must move before it locks slots, and it locks only the slots that change.
+//! The lock of the index header allows only one structural transaction at a time in a shard. While a transaction
+//! holds the lock of a bucket's directory record, no record enters or leaves the bucket. So the transaction knows
+//! which records must move before it locks slots, and it locks only the slots that change.
 
 use super::{Part, Structure, begin, raise};
 use crate::site::Context;
@@ -72,7 +73,8 @@ pub(crate) async fn restructure(
     }
 }
 
-/// Returns the memory for a new segment. If this try to add the segment fails, the next try uses the same memory.
+/// Returns the memory for a new segment of an index. If this try to add the segment fails, the next try uses the same
+/// memory.
 async fn segment_memory(
     cx: &Context,
     shard: Shard,
@@ -103,13 +105,14 @@ struct Halves {
     next: Address,
     /// The new overflow blocks of the new bucket's chain.
     blocks: Vec<Address>,
-    /// The index of the first lock on a slot that changes.
+    /// The index, in the transaction's list, of the first lock on a slot that this split changes.
     first_lock: usize,
 }
 
-/// Splits buckets, from the split position on. The load of the index decides the number of buckets. The list of
-/// buckets ends before the first bucket that cannot be split. Lock 0 is the lock of the index header. Some locked
-/// buckets may not be split after all; their locks are released together with the transaction's other locks.
+/// Splits some of a shard's buckets, in order, from the split position on. The load of the index decides the number
+/// of buckets that one call splits. The call splits no bucket that follows a bucket which cannot be split. Lock 0 is
+/// the lock of the index header. Some locked buckets may not be split after all; the transaction releases their locks
+/// together with its other locks.
 async fn split(
     protocol: &impl Structure,
     cx: &Context,
@@ -167,12 +170,12 @@ fn change_header(
     round.set_word(new.plus(at), word);
     let lines = round.bytes_mut(new, Geometry::HEADER_BYTES);
     stamp_lines(lines, locks[0].new_version, tag.word());
-    // The header's VERSION is written together with the rest of the header.
+    // One write contains the header's VERSION together with the rest of the header.
     locks[0].kind = LockKind::Record;
     write_lines(txn, (address, image), new, lined_writes(Geometry::HEADER_BYTES));
 }
 
-/// Returns the number of log bytes that a changed header takes.
+/// Returns the number of log bytes that a changed index header takes.
 fn header_log_bytes(table: &Table) -> usize {
     match table.slot.lined() {
         None => 2 * WORD_LOG_BYTES,
@@ -180,8 +183,9 @@ fn header_log_bytes(table: &Table) -> usize {
     }
 }
 
-/// Locks and reads the buckets. The first split has the locks 1 and 2, the second one has 3 and 4, and so on. The
-/// same round also reads a sample of other buckets, to estimate the load of the index.
+/// Locks and reads the old and new buckets of several splits. The first split has the locks 1 and 2, the second split
+/// has the locks 3 and 4, and so on. The same round also reads a sample of other buckets, to estimate the load of the
+/// index.
 async fn lock_buckets(
     protocol: &impl Structure,
     cx: &Context,
@@ -222,7 +226,8 @@ async fn lock_buckets(
     Ok(row)
 }
 
-/// Reads the chains of all old buckets together. Each round reads one overflow block of each chain.
+/// Reads the chains of overflow blocks of all old buckets together. Each round reads one overflow block of each
+/// chain.
 async fn read_chains(
     cx: &Context,
     txn: &mut Txn,
@@ -253,7 +258,7 @@ fn next_of(round: &Round, block: BufferOffset) -> Address {
     Address::from_word(round.word(block.plus(DIRECTORY_NEXT_AT)))
 }
 
-/// Allocates the overflow blocks that the new bucket needs, if any.
+/// Allocates the overflow blocks that the new bucket of a split needs, if any.
 async fn add_blocks(
     cx: &Context,
     txn: &mut Txn,
@@ -277,7 +282,7 @@ async fn add_blocks(
     Ok(())
 }
 
-/// Locks every slot that changes and reads it again.
+/// Locks every slot that the splits change, and reads the slot again under its lock.
 async fn lock_changed(
     protocol: &impl Structure,
     cx: &Context,
@@ -305,8 +310,9 @@ async fn lock_changed(
     if row.is_empty() { Err(AbortReason::LockRefused.into()) } else { Ok(()) }
 }
 
-/// Adds the writes of one bucket after the other, as long as the log has room. If more than one bucket is split,
-/// their entries must all fit into the log area. Returns the number of buckets whose writes were added.
+/// Adds the writes of one split after the other, as long as the log entry has room. If the transaction splits more
+/// than one bucket, the log bytes of all splits must fit into the log area. Returns the number of splits whose writes
+/// were added.
 fn write_row(
     protocol: &impl Structure,
     txn: &mut Txn,
@@ -317,8 +323,8 @@ fn write_row(
         let pieces = txn.pieces.len();
         let slots = halves.first_lock..halves.first_lock + halves.relocation.changes();
         write_halves(txn, table, halves, 1 + 2 * index);
-        // The log also needs room for the VERSIONs of the directory records of the buckets up to this one, and for
-        // the header.
+        // The log entry also needs room for the header, and for the VERSIONs of the directory records of all buckets
+        // up to this bucket.
         let rest = 2 * (index + 1) * WORD_LOG_BYTES + header_log_bytes(table);
         let limit = if index == 0 { most } else { limit };
         if protocol.log_bytes(txn) + rest > limit {
@@ -332,7 +338,8 @@ fn write_row(
     row.len()
 }
 
-/// Adds the writes of one split. The locks of the two directory records are `first` and `first + 1`.
+/// Adds the writes of the split of one bucket. The locks of the directory records of the old and new bucket are
+/// `first` and `first + 1`.
 fn write_halves(txn: &mut Txn, table: &Table, halves: &Halves, first: usize) {
     halves.relocation.write(table, txn, halves.first_lock);
     let floor = later(txn.locks[first].old_version, txn.locks[first + 1].old_version);
@@ -350,7 +357,7 @@ fn write_halves(txn: &mut Txn, table: &Table, halves: &Halves, first: usize) {
     }
 }
 
-/// Frees the overflow blocks that were allocated for buckets that are not split after all.
+/// Frees the overflow blocks that were allocated for buckets that the transaction does not split after all.
 fn give_back_unused(cx: &Context, txn: &mut Txn, row: &[Halves]) {
     txn.allocated.retain(|&block| {
         let used = row.iter().any(|halves| halves.blocks.contains(&block.address));

@@ -1,10 +1,10 @@
-//! Changes of the leaves of ordered indexes: adds and removes index entries when a transaction commits.
+//! Changes the leaves of ordered indexes: adds and removes index entries when a transaction commits.
 //!
-//! Invariants: the transaction locks a leaf, and reads the leaf after the lock in the same batch. If an earlier scan
-//! has read the leaf, the leaf must not have changed since. The transaction removes index entries from a leaf before
-//! it adds others. The transaction does not fill a slot that was in use when it read the leaf. So a write into a slot
-//! replaces no entry, and the undo log needs only the old bytes of BITMAP, STRAYS and VERSION. Slots are written
-//! before BITMAP, and BITMAP before VERSION.
+//! Invariants: the transaction locks a leaf, and then reads the leaf in the same batch. If an earlier scan of the
+//! transaction has read the leaf, the leaf must not have changed since. The transaction removes index entries from a
+//! leaf before it adds index entries to the leaf. The transaction fills no slot of a leaf that was in use when it
+//! read the leaf. So a write into a slot replaces no index entry, and the undo log needs only the old bytes of
+//! BITMAP, STRAYS and VERSION. The transaction writes the slots of a leaf before BITMAP, and BITMAP before VERSION.
 
 use super::Structure;
 use super::trees::padded;
@@ -24,15 +24,17 @@ use tarn_store::layout::Version;
 use tarn_store::layout::index_plan::{Index, KeyBytes};
 use tarn_store::layout::node::{BITMAP_AT, Bits, Node, NodeShape, STRAYS_AT};
 
-/// The maximum number of rounds of a commit's search for its leaves. After this number of rounds the commit aborts,
-/// because the tree changes faster than the search. Rounds in which a search followed a NEXT pointer do not count.
+/// The maximum number of rounds in which a commit searches its leaves. After this number of rounds, the commit
+/// aborts, because the tree changes faster than the search can follow. The limit does not count rounds in which a
+/// search followed a NEXT pointer.
 const ROUNDS_MAX: usize = 24;
-/// If a delete leaves less than one in this number of slots in use, it requests a merge of the leaf.
+/// If a delete leaves less than one in this number of a leaf's slots in use, it requests a merge of the leaf.
 const LIGHT: usize = 8;
-/// If an insert leaves less than one in this number of slots free, it requests a split of the leaf.
+/// If an insert leaves less than one in this number of a leaf's slots free, it requests a split of the leaf.
 const TIGHT: usize = 16;
 
-/// Locks the leaves to which the transaction adds entries or from which it removes them, and gathers the writes.
+/// Locks the leaves to which the transaction adds index entries or from which it removes index entries, and gathers
+/// the writes.
 #[inline(never)]
 pub(crate) async fn change(
     protocol: &impl Structure,
@@ -79,7 +81,7 @@ async fn change_leaves(
         let went_on = absorb(protocol, cx, txn)?;
         rounds += usize::from(!went_on);
         // A change may rely on a leaf that another change of this transaction has locked. The other change locked the
-        // leaf before any read of it, so the leaf may be the wrong one for this change.
+        // leaf before any read of the leaf, so the leaf may be wrong for this change.
         let is_placed = |change: &Change| matches!(change.place, ChangePlace::Leaf(_));
         if txn.ordered.changes.iter().all(is_placed) {
             return apply(cx, txn);
@@ -88,8 +90,8 @@ async fn change_leaves(
     Err(AbortReason::StaleAddress.into())
 }
 
-/// Adds the next verbs of every change: either a READ of an inner node, or a CAS that locks a leaf together with a
-/// READ of the leaf.
+/// Adds the next verbs of every change: either a READ of an inner node, or a CAS that locks a leaf and a READ of that
+/// leaf.
 fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     let catalog = &cx.database().catalog;
     let (mut cache, mut found) = (cx.trees.borrow_mut(), Vec::new());
@@ -138,9 +140,9 @@ fn lock_leaf(
     ChangePlace::Leaf(at as u32)
 }
 
-/// Handles the answers of the round. First handles the answers to all requests for locks. Returns whether the search
-/// of any change continues along a NEXT pointer. Each step along NEXT comes closer to the leaf, even if the chain of
-/// nodes is long.
+/// Handles the answers of the round that [`plan`] has planned. The function first handles the answers to all requests
+/// for locks. Returns whether the search of any change continues along a NEXT pointer. Each step along a NEXT pointer
+/// comes closer to the leaf, even if the chain of nodes is long.
 fn absorb(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Result<bool, AbortReason> {
     note_grants(txn, !protocol.keeps(Rule::ReleaseGranted));
     let mut verdict = Ok(());
@@ -158,7 +160,7 @@ fn absorb(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Result<bool
 /// Handles the answer for a leaf whose lock was requested.
 ///
 /// # Errors
-/// The lock was refused, or the leaf has changed since a scan read it.
+/// The leaf's lock was refused, or the leaf has changed since a scan read it.
 fn absorb_lock(
     protocol: &impl Structure,
     cx: &Context,
@@ -223,8 +225,8 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortRe
         cache.learn(index, address, node);
     }
     if beyond && !change.lead.is_to(node) {
-        // This is not the node that the search expected. The expected node was removed, and its memory is now used
-        // for another node. The NEXT pointer of this other node leads elsewhere.
+        // This node is not the node that the search expected. The expected node was removed, and its memory is now
+        // used for another node. The NEXT pointer of this other node leads elsewhere.
         cache.forget(index, key, 0);
         change.place = ChangePlace::Unknown;
         return Ok(false);
@@ -258,10 +260,10 @@ impl Change {
         };
     }
 
-    /// Continues the search after a node that ends before the key. After a leaf, the right leaf is usually the one
-    /// that was split off from it, so that next leaf is locked immediately. If the next leaf also ends before the
-    /// key, the search reads the parent again. If the parent has not changed, the search reads leaves along the NEXT
-    /// pointers before it locks one.
+    /// Continues the search after a node that ends before the key. After a leaf, the right leaf is usually the leaf
+    /// that was split off from it, so the transaction locks that next leaf immediately. If the next leaf also ends
+    /// before the key, the search reads the parent again. If the parent has not changed, the search then reads leaves
+    /// along the NEXT pointers before it locks a leaf.
     fn go_on(&mut self, node: Node<'_>) {
         let next = Lead::after(node);
         self.place = match (node.level(), self.hops) {
@@ -274,8 +276,8 @@ impl Change {
     }
 }
 
-/// Makes the new image of each leaf after all leaves are locked. If some leaves have no room, all of them are split
-/// before the transaction is tried again.
+/// Makes the new image of each leaf, after the transaction has locked all leaves. If some leaves have no room, all of
+/// these leaves are split before the transaction is tried again.
 fn apply(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let place = |change: &Change| match change.place {
         ChangePlace::Leaf(at) => at,
@@ -295,7 +297,7 @@ fn apply(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     }
 }
 
-/// Makes the new image of one leaf, from the changes that belong to this leaf.
+/// Makes the new image of one leaf from the changes of index entries that belong to this leaf.
 fn apply_to(
     cx: &Context,
     txn: &mut Txn,
@@ -309,7 +311,8 @@ fn apply_to(
     let mut bitmap = old;
     let mine = &txn.ordered.changes[changes.clone()];
     for change in mine.iter().filter(|it| !it.adds) {
-        // If the entry to remove is missing, there is nothing to remove; the audit counts missing entries.
+        // If the index entry to remove is missing, the function removes nothing; the audit counts missing index
+        // entries.
         let gone = before.find(&change.key[..shape.key_bytes], bitmap);
         bitmap &= !gone.map_or(0, |slot| 1 << slot);
     }
@@ -346,8 +349,8 @@ fn apply_to(
 }
 
 /// Returns the structural change that a leaf needs after the commit, given its slots in use before and after the
-/// commit. If a leaf has no room for as many entries as this commit added, it is split before the next transaction
-/// finds it full.
+/// commit. If a leaf has no room for as many entries as this commit added, a split is requested before the next
+/// transaction finds the leaf full.
 fn reshaping(shape: &NodeShape, (old, new): (u64, u64), adds: usize) -> Option<TreeTask> {
     let (before, after) = (old.count_ones() as usize, new.count_ones() as usize);
     let room = shape.leaf_slots - after;
@@ -359,8 +362,8 @@ fn reshaping(shape: &NodeShape, (old, new): (u64, u64), adds: usize) -> Option<T
     (adds > 0 && is_tight && after * 2 > shape.leaf_slots).then_some(TreeTask::Split)
 }
 
-/// Notes that a leaf has no room for one of its `adds` new entries, so the leaf will be split. If two leaves might
-/// not be enough, the leaf is divided into more leaves, so that each is half full with old and new entries.
+/// Notes that a leaf has no room for one of the leaf's `adds` new entries, so that the leaf is split. If two leaves
+/// might not have enough room, the split makes more leaves, so that old and new entries fill each leaf by half.
 #[cold]
 fn note_full(
     txn: &mut Txn,
@@ -396,8 +399,8 @@ fn fill(cx: &Context, txn: &mut Txn, index: &Index, change: &Change, to: BufferO
     index.fill_slot(&change.key, (entry.key, &full_key[..len]), slot);
 }
 
-/// Adds the writes of a leaf: the filled slots (one piece for neighbouring slots), then BITMAP. The leaf's VERSION is
-/// added later, together with the VERSIONs of other directory records.
+/// Adds the writes of a leaf: first the filled slots (one piece for neighbouring slots), then BITMAP. The transaction
+/// adds the write of the leaf's VERSION later, together with the VERSIONs of other directory records.
 fn write_leaf(
     txn: &mut Txn,
     index: &Index,

@@ -1,10 +1,10 @@
-//! Merges of nodes of ordered indexes.
+//! Merges of two neighbouring nodes of an ordered index.
 //!
-//! Invariant: the two nodes that are merged are neighbours by NEXT and have the same parent. The transaction locks
-//! both nodes and the parent. One commit makes three changes. The left node receives the right node's entries, its
-//! upper end and its NEXT pointer. The parent loses the separator of the right node. The right node is marked as dead
-//! (removed from the tree). So no separator leads to a dead node, and each node that is still in the tree keeps its
-//! separator.
+//! Invariant: the two nodes of a merge are neighbours by NEXT and have the same parent. The transaction of a merge
+//! locks both nodes and the parent. One commit makes three changes of these nodes. The left node receives the right
+//! node's entries, its upper end and its NEXT pointer. The parent loses the separator of the right node. The right
+//! node is marked as dead (removed from the tree). So no separator leads to a dead node, and each node that is still
+//! in the tree keeps its separator.
 
 use super::Structure;
 use super::trees::{descend, image, is_mine, lock_all, padded, write_node};
@@ -88,8 +88,8 @@ pub(crate) async fn merge(
     Ok(TreeDone::Changed(follows.then_some(TreeWork { level: above, ..work })))
 }
 
-/// Returns the separator that must be entered in the parent before two nodes can be merged. The two nodes are
-/// neighbours in their parent, but between them is a node that the parent does not contain yet.
+/// Returns the separator that must be entered in the parent before the two nodes can be merged. The two nodes are
+/// neighbours in their parent, but between them is a third node that the parent does not contain yet.
 fn unposted_between(
     (index, work): (&Index, TreeWork),
     (address, one): (Address, Node<'_>),
@@ -100,8 +100,8 @@ fn unposted_between(
     is_one.then(|| TreeWork { task: TreeTask::Post, key: padded(high), ..work })
 }
 
-/// From two or three neighbours, chooses two adjacent nodes whose entries fit into three quarters of one node. If
-/// there are two such pairs, chooses the one with fewer entries.
+/// From two or three neighbouring nodes, chooses two adjacent nodes whose entries fit into three quarters of one
+/// node. If two pairs of nodes fit, chooses the pair with fewer entries.
 async fn choose(
     cx: &Context,
     txn: &mut Txn,

@@ -1,17 +1,18 @@
 //! Reads and changes of indexes by transactions, for every protocol that supports them: scans, changes of leaves,
 //! splits, merges and growth.
 //!
-//! Map:
+//! Map of the modules:
 //! - `scans` has the reads of ordered indexes that a block of a transaction makes. `leaves` makes a commit's changes
 //!   of ordered indexes.
 //! - `trees` splits nodes of ordered indexes and enters separators into their parents. `merges` merges nodes of
 //!   ordered indexes.
 //! - `buckets` splits the buckets of hash indexes. `sweeps` empties slots of deleted records in hash indexes.
 //!
-//! Invariant: the index (not this module) decides the bytes of nodes, buckets and headers. This module decides the
-//! order in which a transaction locks, compares and writes nodes, buckets and headers. The protocol decides how a
-//! lock is taken, how a leaf that a scan has read is protected, and how a structural transaction commits: see
-//! [`Structure`]. A node of a tree has only one version, even in layouts where records have several.
+//! Invariant: the code of an index (not this module) decides the bytes of nodes, buckets and headers. This module
+//! decides the order in which a transaction locks, compares and writes nodes, buckets and headers. The protocol
+//! decides how a lock is taken, how a leaf that a scan has read is protected, and how a structural transaction
+//! commits: see [`Structure`]. A node of a tree has only one version, even in layouts where records have several
+//! versions.
 
 pub(crate) mod buckets;
 pub(crate) mod leaves;
@@ -33,12 +34,13 @@ use tarn_store::index::btree::scan::Visit;
 use tarn_store::layout::{VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// A header, bucket or slot of a hash index, which one lock protects.
+/// A part of a hash index that one lock protects: a header, bucket or slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// The index header, or a bucket. The holder of its lock decides which records enter or leave the bucket.
+    /// The part is the index header, or a bucket. The holder of a bucket's lock decides which records enter or leave
+    /// the bucket.
     Bucket,
-    /// A slot that contains the record with this key, or (`None`) a free slot.
+    /// The part is a slot that contains the record with this key, or (`None`) a free slot.
     Slot(Option<u64>),
 }
 
@@ -48,8 +50,8 @@ pub enum Part {
 /// [`Structure::await_locks`]. A protocol with another format of its log overrides [`Structure::log_bytes`].
 #[expect(async_fn_in_trait, reason = "called within the engine only")]
 pub trait Structure: Described {
-    /// Called after the transaction has read a leaf of this version without a lock. Returns whether the transaction
-    /// must validate this leaf before it commits.
+    /// The engine calls this function after the transaction has read a leaf of this version without a lock. Returns
+    /// whether the transaction must validate this leaf before it commits.
     ///
     /// # Errors
     /// The transaction may not read a leaf of this version.
@@ -58,11 +60,12 @@ pub trait Structure: Described {
         Ok(self.keeps(Rule::ProtectRanges))
     }
 
-    /// Called when the round contains the transaction's next reads of ordered indexes, before the round is sent.
+    /// The engine calls this function when the next reads of ordered indexes are in the round, before it sends the
+    /// round.
     #[inline]
     fn is_about_to_scan(&self, _: &Context, _: &mut Txn) {}
 
-    /// Called after the transaction has locked a leaf of this version, which it will change.
+    /// The engine calls this function after the transaction has locked a leaf of this version, which it will change.
     ///
     /// # Errors
     /// This transaction may not change a leaf of this version.
@@ -70,7 +73,7 @@ pub trait Structure: Described {
         Ok(())
     }
 
-    /// Commits the transaction. Returns when the transaction may be acknowledged.
+    /// Commits the transaction. Returns when the engine may acknowledge the transaction to its caller.
     ///
     /// # Errors
     /// An abort, after which the caller rolls back; or `CommitUnknown`, after which the caller must not roll back.
@@ -79,14 +82,14 @@ pub trait Structure: Described {
     /// Commits a structural transaction, which consists of pieces and locks.
     ///
     /// # Errors
-    /// The same errors as [`Structure::commit`].
+    /// Returns the same errors as [`Structure::commit`].
     #[inline]
     async fn commit_structure(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         self.commit(cx, txn).await
     }
 
-    /// Requests a lock, and adds a read of the bytes that the lock protects after the request. Returns the lock's
-    /// index, and the place of the image of these bytes in the buffer.
+    /// Requests a lock, and adds a READ of the bytes that the lock protects after the request. Returns the index of
+    /// the lock in the transaction's list, and the place in the buffer of the image of the protected bytes.
     #[inline]
     fn ask(
         &self,
@@ -99,8 +102,8 @@ pub trait Structure: Described {
         (lock, txn.round.read(cx.groups.primary(address), len_bytes))
     }
 
-    /// Requests the lock on a part of a hash index, like [`Structure::ask`]. Returns the place of the part's image in
-    /// the buffer.
+    /// Requests the lock on a part of a hash index, in the same way as [`Structure::ask`]. Returns the place of the
+    /// part's image in the buffer.
     fn ask_part(
         &self,
         cx: &Context,
@@ -120,7 +123,7 @@ pub trait Structure: Described {
     /// Sends a round that may contain requests for locks.
     ///
     /// # Errors
-    /// The fabric fails; each of the requested locks may have been granted.
+    /// The fabric fails; each lock that the round requested may have been granted.
     #[inline]
     async fn send(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         cx.port.execute(&mut txn.round).await.map_err(|error| {
@@ -130,18 +133,18 @@ pub trait Structure: Described {
     }
 
     /// Returns whether a lock was granted, after the end of the round that requested the lock. If the lock was not
-    /// granted, notes the transaction that holds it.
+    /// granted, notes the transaction that holds the lock.
     #[inline]
     fn granted(&self, cx: &Context, txn: &mut Txn, lock: u32) -> bool {
         node_locks::granted(cx, txn, lock)
     }
 
-    /// Sends the round that requests the locks from index `first` on. Notes the version that each granted lock
-    /// protects, and removes the refused locks from the list. Returns the number of locks that were granted before
-    /// the first refusal.
+    /// Sends the round that requests the locks from the index `first` of the transaction's list on. Notes the version
+    /// that each granted lock protects, and removes the refused locks from the list. Returns the number of locks that
+    /// were granted before the first refusal.
     ///
     /// # Errors
-    /// The same errors as [`Structure::send`].
+    /// Returns the same errors as [`Structure::send`].
     async fn await_locks(
         &self,
         cx: &Context,

@@ -1,10 +1,10 @@
 //! Reads of ordered indexes: the scans and look-ups that one block of a transaction makes in addition to its reads of
 //! records.
 //!
-//! Invariant: the commit validates every leaf that a scan or look-up has read, against the version that was read. The
-//! commit also validates each directory record that has shown a record to be absent. The commit validates no leaf
-//! that the protocol knows to belong to the transaction's snapshot. A leaf that a transaction reads twice has the
-//! same version both times.
+//! Invariant: the commit validates every leaf that a scan or look-up has read, against the version that the scan or
+//! look-up saw. The commit also validates each directory record that has shown a record to be absent. The commit does
+//! not validate a leaf that the protocol knows to belong to the transaction's snapshot. If a transaction reads a leaf
+//! twice, the leaf has the same version both times.
 
 use super::Structure;
 use crate::cluster::rules::{Phase, Rule};
@@ -43,9 +43,9 @@ pub(crate) fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     protocol.is_about_to_scan(cx, txn);
 }
 
-/// Adds the READs of every look-up. If the cache does not contain the path to a look-up's leaf, the look-up becomes a
-/// scan. If the transaction has changed anything, every look-up becomes a scan, because scans also show the
-/// transaction's own changes.
+/// Adds the READs of every look-up of the transaction. If the cache does not contain the path to a look-up's leaf,
+/// the look-up becomes a scan. If the transaction has changed anything, every look-up becomes a scan, because scans
+/// also show the transaction's own changes.
 fn plan_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     let near = near(protocol, cx);
     let (catalog, mut cache) = (&cx.database().catalog, cx.trees.borrow_mut());
@@ -164,8 +164,8 @@ fn absorb_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Resul
     verdict
 }
 
-/// Notes the lock of a node that was locked when it was read, or that changed during the read. Returns the
-/// transaction's abort.
+/// Notes the lock of a node that was locked when the transaction read it, or that changed during this read. Returns
+/// the reason for which the transaction aborts.
 #[cold]
 fn refused(cx: &Context, met: Option<(Address, u64)>) -> Result<(), AbortReason> {
     if let Some((address, word)) = met {
@@ -201,16 +201,16 @@ fn protect(
     Ok(())
 }
 
-/// Returns whether the transaction may have changed anything. The function does not rely on locks in memory nodes,
-/// because a protocol may keep its locks elsewhere.
+/// Returns whether the transaction may have changed anything. The function also checks the entries, because a
+/// protocol may keep its locks outside memory nodes.
 #[inline]
 fn has_changed(txn: &Txn) -> bool {
     !txn.locks.is_empty() || txn.entries.iter().any(|entry| entry.writable)
 }
 
-/// Gathers the changes that the transaction made before this fetch, in the indexes that it scans now. The changes of
-/// this fetch itself are left out. The number of rounds until these changes are known depends on the caches, so scans
-/// would show them only sometimes.
+/// Gathers the changes that the transaction made before this fetch, in the indexes that it scans now. The function
+/// leaves out the changes that the caller makes in this fetch itself. The number of rounds until the changes of this
+/// fetch are known depends on the caches, so scans would show these changes only sometimes.
 fn gather_own(cx: &Context, txn: &mut Txn) {
     txn.ordered.has_own = true;
     txn.ordered.own.clear();
@@ -225,7 +225,8 @@ fn gather_own(cx: &Context, txn: &mut Txn) {
         effects(catalog, table, (round, entry), |index, key, adds| {
             let is_scanned = scans[..*live].iter().any(|it| it.index == index.id.0);
             if is_scanned {
-                // Until the loop below sets it, the field `slot` of an added index entry contains the entry's number.
+                // Until the loop below sets the field `slot` of an added index entry, the field contains the entry's
+                // number.
                 let slot = adds.then_some(BufferOffset(at as u32));
                 own.push(Own { index: index.id, key, slot });
             }

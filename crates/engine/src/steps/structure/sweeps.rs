@@ -1,17 +1,18 @@
 //! Sweeps: transactions that empty the slots of deleted records, so that other keys can use these slots. Sweeps are
-//! for layouts where a deleted record keeps its slot, so that readers of earlier versions still find it.
+//! for layouts where a deleted record keeps its slot, so that readers of earlier versions still find the record.
 //!
 //! Invariants: a sweep follows the same rules as other transactions, and runs at the same time as transactions that
-//! insert. While the sweep holds the bucket's lock, no key enters the bucket. While the sweep holds a row's lock, no
-//! other transaction relies on the slot of this deleted record.
+//! insert. While the sweep holds the bucket's lock, no key enters the bucket. While the sweep holds the lock of a
+//! deleted record, no other transaction relies on the slot of this record.
 //!
-//! Two rules preserve the facts that the emptied slots have shown. First, the directory record's VERSION becomes the
-//! sweep's version, which is later than each of the deletions. So a key that is in no slot of the bucket was absent
-//! at VERSION. It is not known whether such a key was absent before VERSION. Second, each place for a version in a
-//! slot keeps the newest version that it has contained ([`tarn_store::layout::choose()`], rule 5). The second rule
-//! protects a reader that sees some cache lines from before the sweep and some from after.
+//! Two rules preserve the facts about absent keys and old versions that the emptied slots have shown to readers.
+//! First, the directory record's VERSION becomes the sweep's version, which is later than each of the deletions. So a
+//! key that is in no slot of the bucket was absent at the VERSION of the directory record. Readers cannot know
+//! whether this key was absent at any earlier version. Second, each place for a version in a
+//! slot keeps the newest version that it has contained ([`tarn_store::layout::choose()`], rule 5). This second rule
+//! protects a reader that sees some cache lines of a slot from before the sweep and some from after it.
 //!
-//! Recovery completes or undoes a sweep without knowing its purpose.
+//! Recovery completes or undoes a sweep without knowing the sweep's purpose.
 
 use super::{Part, Structure, begin, raise};
 use crate::site::Context;
@@ -33,11 +34,12 @@ struct Gone {
     image: BufferOffset,
 }
 
-/// Empties the slots of deleted records in a bucket and its chain, until the log has no more room. Returns the number
-/// of slots that it has emptied.
+/// Empties the slots of deleted records in a bucket and its chain, until the log entry has no more room. Returns the
+/// number of slots that the sweep has emptied.
 ///
 /// # Errors
-/// The same errors as [`crate::protocol::Protocol::commit`], because the sweep's locks may be refused.
+/// The same errors as [`crate::protocol::Protocol::commit`], because other transactions may hold the locks that the
+/// sweep requests.
 pub(crate) async fn sweep(
     protocol: &impl Structure,
     cx: &Context,
@@ -72,7 +74,7 @@ pub(crate) async fn sweep(
     Ok(emptied)
 }
 
-/// Finds the slots of deleted records in a bucket and in its chain. The caller gives the bucket's image.
+/// Finds the slots of deleted records in a bucket and in its chain. The caller gives the image of the bucket.
 async fn find(
     cx: &Context,
     txn: &mut Txn,
@@ -98,8 +100,8 @@ async fn find(
     }
 }
 
-/// Adds the writes that empty the slots in `gone`, whose images were read under their locks, until the log has no
-/// more room. Returns the number of slots that it has emptied.
+/// Adds the writes that empty the slots in `gone`, whose images were read under their locks, until the log entry has
+/// no more room. Returns the number of slots whose writes were added.
 fn empty(
     protocol: &impl Structure,
     cx: &Context,

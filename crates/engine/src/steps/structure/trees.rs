@@ -1,11 +1,12 @@
 //! Structural transactions on ordered indexes: splits of nodes, separators in the level above, and merges of nodes.
 //!
-//! Invariants: structural transactions follow the same rules as other transactions. Structural transactions take
-//! locks under an owner's tag, and abort instead of waiting for a lock. At each node the undo log comes before the
-//! data. Structural transactions write every replica, and release their locks after that. Recovery completes or
-//! undoes structural transactions without knowing their purpose. The transaction locks every node that it changes,
-//! and reads the node under its lock. The transaction also locks and reads a new node. If the node's memory was used
-//! before, its new VERSION follows the old one.
+//! Invariants: structural transactions on trees follow the same rules as other transactions. Structural transactions
+//! take locks under an owner's tag, and abort instead of waiting for a lock. At each node, the undo log of a
+//! structural transaction comes before its data. Structural transactions write every replica, and release their locks
+//! only after that. Recovery completes or undoes a structural transaction without knowing the transaction's purpose.
+//! A structural transaction locks every node that it changes, and reads the node under its lock. A structural
+//! transaction also locks and reads a new node before it writes the node. If the memory of a new node was used
+//! before, the node's new VERSION follows the VERSION that this memory contained.
 
 use super::{Structure, begin, merges, raise};
 use crate::cluster::rules::Rule;
@@ -24,8 +25,8 @@ use tarn_store::layout::index_plan::{Index, KeyBytes};
 use tarn_store::layout::node::{META_AT, Node};
 use tarn_store::schema::INDEX_KEY_BYTES_MAX;
 
-/// The maximum number of steps of a descent. After this number of steps the transaction aborts, because the tree
-/// changes faster than the descent.
+/// The maximum number of steps of a descent from the root to a node. After this number of steps, the transaction
+/// aborts, because the tree changes faster than the descent.
 const STEPS_MAX: usize = 48;
 
 /// A node that a structural transaction has locked.
@@ -34,7 +35,7 @@ pub(super) struct Held {
     pub(super) address: Address,
     /// The node's image, which was read under the lock.
     pub(super) image: BufferOffset,
-    /// The index of the node's lock in the transaction's locks.
+    /// The index of the node's lock in the transaction's list of locks.
     lock: usize,
 }
 
@@ -69,8 +70,8 @@ pub(super) fn is_mine(index: &Index, address: Address, node: Node<'_>) -> bool {
     !node.is_dead() && index.owns(address, node)
 }
 
-/// Reads the path to the node of `level` that covers `key`, and returns that node. Returns `None` if the tree is not
-/// that high. Requests that separators which are missing above that level be entered. From each node that covers the
+/// Reads the path to the node of `level` that covers `key`, and returns that node. Returns `None` if the tree has no
+/// level `level`. Also requests that missing separators above that level be entered. From each node that covers the
 /// key, the descent goes one level down.
 pub(super) async fn descend(
     cx: &Context,
@@ -100,7 +101,7 @@ pub(super) async fn descend(
         }
         let (node, mut cache) = (image(index, txn, at), cx.trees.borrow_mut());
         let beyond = node.high().is_some_and(|high| high <= key) && !node.next().is_null();
-        // A node that ends before the key is on the path only if it is the node that the parent meant. The NEXT
+        // A node that ends before the key is on the path only if it is the node to which the parent pointed. The NEXT
         // pointer of any other node leads elsewhere.
         let is_on_way = node.covers(key) || (beyond && lead.is_to(node));
         if !is_mine(index, address, node) || !is_on_way {
@@ -126,7 +127,7 @@ pub(super) async fn descend(
         } else {
             if is_promised {
                 // The expected node was removed, and its memory is now used for a node of a higher level. The cached
-                // parent that leads to the node is out of date.
+                // parent that leads to this node is out of date.
                 cache.forget_parent(index, key, level + 1);
             }
             found.clear();
@@ -138,7 +139,7 @@ pub(super) async fn descend(
     Err(AbortReason::StaleAddress.into())
 }
 
-/// Locks nodes and reads each of them under its lock, all in one round.
+/// Locks several nodes and reads each node under its lock, all in one round.
 pub(super) async fn lock_all(
     protocol: &impl Structure,
     cx: &Context,
@@ -163,7 +164,7 @@ pub(super) async fn lock_all(
     Ok(held)
 }
 
-/// If the changed node is a leaf, notes it for the history, because scans have read it.
+/// If the changed node is a leaf, notes the leaf for the history, because scans have read it.
 fn note(index: &Index, txn: &mut Txn, held: Held) {
     let node = image(index, txn, held.image);
     if node.level() > 0 {
@@ -176,21 +177,22 @@ fn note(index: &Index, txn: &mut Txn, held: Held) {
 }
 
 /// Returns memory for a new node: the memory of a dead node, or a newly allocated block. If the transaction fails,
-/// this memory is kept for a later node.
+/// the memory of the new node is kept for a later node.
 async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Failure> {
     if let Some(dead) = cx.take_dead(index.id) {
         return Ok(dead);
     }
     let seed = txn.tag.word();
     match cx.allocate_anyhow(index.group(seed), index.shape.node_bytes as u32).await {
-        // If memory is full, a dead node whose lock was refused last time is better than no memory.
+        // If the memory node has no free memory, the memory of a dead node is better than none, even if its lock was
+        // refused last time.
         Err(Failure::OutOfMemory) => cx.take_dead(index.id).ok_or(Failure::OutOfMemory),
         block => block,
     }
 }
 
-/// Returns whether the node that covers the key must be split. A node that is at most half full is not split. A node
-/// is also not split if it already begins at the key where the request wants to divide it.
+/// Returns whether the node that covers the key of the request must be split. A node that is at most half full is not
+/// split. A node is also not split if it already begins at the key where the request wants to divide the node.
 fn is_to_split(index: &Index, node: Node<'_>, work: &TreeWork) -> bool {
     match work.task {
         TreeTask::Part => *node.low() < work.key[..index.shape.key_bytes],
@@ -198,7 +200,7 @@ fn is_to_split(index: &Index, node: Node<'_>, work: &TreeWork) -> bool {
     }
 }
 
-/// Returns the place where the node is split.
+/// Returns the place where the requested split divides the node.
 fn cut_of<'k>(index: &Index, work: &'k TreeWork) -> Cut<'k> {
     let key = &work.key[..index.shape.key_bytes];
     if work.task == TreeTask::Part { Cut::Before(key) } else { Cut::For(key) }
@@ -221,7 +223,7 @@ async fn split(
     let mut nodes = Vec::new();
     let outcome = split_at(protocol, cx, txn, index, (address, work), &mut nodes).await;
     if outcome.is_err() && !txn.in_doubt {
-        // The memory of the new nodes is kept for the next try, because their LOCK words may have been written.
+        // The memory of the new nodes is kept for the next try, because this try may have written their LOCK words.
         let has_blocking_lock = outcome == Err(AbortReason::LockRefused.into());
         for node in nodes {
             let is_held = txn.locks.iter().any(|lock| lock.address == node);
@@ -236,8 +238,8 @@ async fn split(
     Ok(TreeDone::Changed(follow))
 }
 
-/// Splits the tree node at `address`. Adds the addresses of new nodes to `nodes`. Returns the request to enter the
-/// new node's separator in the parent.
+/// Splits the tree node at `address`. Adds the addresses of the new nodes to `nodes`. Returns the request to enter
+/// the new node's separator in the parent.
 async fn split_at(
     protocol: &impl Structure,
     cx: &Context,
@@ -340,17 +342,18 @@ fn write_root_split(
     write_node(txn, index, root, &top, 0b11);
 }
 
-/// Adds the writes of a node: the slots in `filled` that are in use, then the header. Of the header, the first cache
-/// line comes last. The node's VERSION is added later, together with the VERSIONs of other directory records. The old
-/// bytes of slots are not logged if the node was not part of the tree, or if the slots were not in use.
+/// Adds the writes of a node: first those slots in `filled` that are in use, then the node's header. The writes of
+/// the header end with the header's first cache line. The transaction adds the write of the node's VERSION later,
+/// together with the VERSIONs of other directory records. The transaction does not log the old bytes of slots that
+/// were not in use, or whose node was not part of the tree.
 pub(super) fn write_node(txn: &mut Txn, index: &Index, held: Held, new: &[u8], filled: u64) {
     let shape = &index.shape;
     let to = txn.round.reserve_lines(shape.node_bytes);
     txn.round.bytes_mut(to, shape.node_bytes).copy_from_slice(new);
     let before = image(index, txn, held.image);
     let level = Node::new(shape, new).level();
-    // When the root splits, its new slots overwrite entries, because the old slots have another width than the new
-    // slots.
+    // When the root splits, its new slots overwrite its old index entries, because the old slots have another width
+    // than the new slots.
     let logged = before.bitmap() != 0 && level != before.level();
     let mut slots = Node::new(shape, new).bitmap() & filled;
     while slots != 0 {
@@ -382,7 +385,7 @@ fn push(txn: &mut Txn, held: Held, to: BufferOffset, (from, end): (usize, usize)
     });
 }
 
-/// If the level above has no separator for the node that covers the key, enters the separator there.
+/// If the level above has no separator for the node that covers the key, enters this separator in the level above.
 async fn post(
     protocol: &impl Structure,
     cx: &Context,
@@ -393,8 +396,8 @@ async fn post(
     let key = &work.key[..index.shape.key_bytes];
     let (above, is_posted) =
         (work.level + 1, |node: Node<'_>, low: &[u8]| node.find(low, node.bitmap()).is_some());
-    // Most requests to enter a separator come from a descent that used an outdated image of the parent. Reading the
-    // parent first costs no more than the READ that would renew this image.
+    // Most requests to enter a separator come from a descent that used an outdated image of the parent. So the
+    // function reads the parent first, which costs no more than the READ that would renew the outdated image.
     match descend(cx, txn, index, (above, key)).await? {
         Some((_, at)) if !is_posted(image(index, txn, at), key) => {}
         _ => return Ok(TreeDone::Needless),

@@ -1,4 +1,4 @@
-//! The counted cost of a transaction: rounds until the reply, detached rounds, and the verbs of both.
+//! The counted cost of a transaction: rounds until the reply, detached rounds, and the verbs of all these rounds.
 //!
 //! Invariant: during a measurement, one coroutine of a thread runs, and it makes only one try.
 
@@ -15,7 +15,7 @@ use tarn_store::schema::{Cells, TableId};
 pub struct Cost {
     /// The number of rounds until the reply.
     pub rounds: u64,
-    /// The number of rounds that are posted before the reply and not awaited.
+    /// The number of rounds that are posted before the reply and that no transaction awaits.
     pub detached: u64,
     pub reads: u64,
     pub writes: u64,
@@ -40,7 +40,7 @@ pub fn phase(cx: &Context, name: &str) -> u64 {
     cx.metrics.snapshot().phases[position]
 }
 
-/// Runs one try of a transaction. Returns its cost.
+/// Runs one try of a transaction. Returns the cost of the try.
 pub fn measure(
     by: &mut Coordinator,
     declared: bool,
@@ -51,7 +51,7 @@ pub fn measure(
     })
 }
 
-/// Runs one try, `declared` as read-only or not. A second try would abort immediately.
+/// Runs one try of a transaction that is `declared` as read-only or not. A second try would abort immediately.
 pub async fn try_once(
     by: &mut Coordinator,
     declared: bool,
@@ -71,15 +71,16 @@ pub async fn try_once(
     }
 }
 
-/// Returns the cost of a call.
+/// Runs a call. Returns the cost of the call.
 pub fn measure_call(by: &mut Coordinator, call: impl FnOnce(&mut Coordinator)) -> Cost {
     measure_bytes(by, call).0
 }
 
-/// Returns the cost of a call, and the number of bytes that its READs and atomics returned.
+/// Runs a call. Returns the cost of the call, and the number of bytes that its READs and atomics returned.
 pub fn measure_bytes(by: &mut Coordinator, call: impl FnOnce(&mut Coordinator)) -> (Cost, u64) {
     let cx = Rc::clone(by.context());
-    // A system without locks beside its records only makes its versions visible after the reply.
+    // If a system keeps no locks beside its records, only its last writes, which make versions visible, follow the
+    // reply.
     let unlocks = cx.database().protocol.info().phases.contains(&"unlock");
     let names: &[&str] = if unlocks { &["unlock", "release"] } else { &["show"] };
     let detached = || names.iter().map(|name| phase(&cx, name)).sum::<u64>();
@@ -107,7 +108,7 @@ pub async fn add_one(
     add_one_to(tx, table, keys, Cells::ALL).await
 }
 
-/// Adds one to column A of each key; requests only `cells` of the records.
+/// Adds one to column A of each key. Requests only `cells` of the records.
 pub async fn add_one_to(
     tx: &mut Transaction<'_>,
     table: TableId,

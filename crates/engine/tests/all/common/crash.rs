@@ -1,10 +1,10 @@
 //! Seeded schedules in which compute nodes die, or are declared dead while they still run, and other nodes recover
 //! them.
 //!
-//! Invariant: a schedule is a function of shape, mix and seed. Node 0 is killed, or becomes a zombie that still runs,
-//! and is expelled a while later. Node 3 recovers node 0, and may itself be killed or declared dead at any moment;
-//! then node 4 recovers nodes 0 and 3. A coordinator of node 5 begins under a dead coordinator's number as soon as
-//! node 0 is expelled. Indexes grow during the whole schedule. The test never polls or drops a killed coroutine
+//! Invariant: a schedule depends only on shape, mix and seed. Node 0 is killed, or is declared dead while it still
+//! runs, and is expelled later. Node 3 recovers node 0, and may itself be killed or declared dead at any moment. Then
+//! node 4 recovers nodes 0 and 3. As soon as node 0 is expelled, a coordinator of node 5 begins under a dead
+//! coordinator's number. Indexes grow during the whole schedule. The test never polls or drops a killed coroutine
 //! again.
 
 use super::mix::{self, Mix};
@@ -30,7 +30,7 @@ const FIRST_RECOVERER: u16 = 3;
 const SECOND_RECOVERER: u16 = 4;
 const LATE: u16 = 5;
 const TRANSACTIONS: u64 = 10;
-/// The test treats a schedule with more turns than this as hanging.
+/// The maximum number of turns. If a schedule takes more turns, the test reports that the schedule hangs.
 const TURNS_MAX: u64 = 400_000;
 
 /// The sums of the results of all schedules.
@@ -83,7 +83,7 @@ impl Schedule {
         Task { slot, future, done: false }
     }
 
-    /// Recovers dead nodes until `wanted` incarnations have been recovered, by this node or others.
+    /// Recovers dead nodes until `wanted` incarnations have been recovered, by this node or by other nodes.
     fn recoverer(&self, slot: u16, wanted: u64) -> Task<'_> {
         let cx = Rc::clone(&self.contexts[usize::from(slot)]);
         let future = Box::pin(async move {
@@ -104,7 +104,7 @@ impl Schedule {
     }
 }
 
-/// Runs one schedule.
+/// Runs one schedule of the given shape, mix and seed.
 pub fn run(shape: &Shape, mix: Mix, seed: u64, found: &mut Found) -> Result<(), String> {
     let fabric = WeakFabric::new(shape, seed);
     let contexts: Vec<_> =
@@ -155,7 +155,7 @@ pub fn run(shape: &Shape, mix: Mix, seed: u64, found: &mut Found) -> Result<(), 
             return Err(format!("seed {seed}, {mix:?}: it does not end"));
         }
     }
-    std::mem::forget(tasks); // no code of a killed coroutine may run, not even its drop
+    std::mem::forget(tasks); // no code of a killed coroutine may run, not even its drop code
     (0..2_000).for_each(|_| fabric.step());
     let verdict = judge(&schedule, mix, seed, found);
     schedule.fabric.end();
@@ -174,7 +174,8 @@ fn judge(schedule: &Schedule, mix: Mix, seed: u64, found: &mut Found) -> Result<
     contexts.iter().for_each(|cx| found.tally.add(&cx.metrics.snapshot()));
     found.deadlines_missed += schedule.missed.get();
     let mut recorded: Vec<RecordedTxn> = sinks.iter().flat_map(|sink| sink.take()).collect();
-    // No memory node dies in these schedules, so transactions of expelled nodes end in the same ways as others.
+    // No memory node dies in these schedules. So transactions of expelled nodes end in the same ways as other
+    // transactions.
     let decided = contexts.iter().flat_map(|cx| cx.decisions());
     let entered = enter(&mut recorded, decided, |_| true);
     found.committed += entered.committed;

@@ -1,6 +1,7 @@
 //! Random transactions on few records, which conflict with each other in all possible ways.
 //!
-//! Invariant: a transaction is planned before it runs, so all its tries make the same accesses.
+//! Invariant: a test draws the plan of a transaction before the transaction runs, so all its tries make the same
+//! accesses.
 
 use super::{A, Shape, apart, double, half, narrow};
 use rand::RngExt as _;
@@ -13,7 +14,7 @@ use tarn_fabric::rng::Rng;
 use tarn_store::ids::{Failure, Mode};
 use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
 
-/// The distribution from which transactions are drawn.
+/// A distribution of transactions. Tests draw random transactions from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// The number of the first table.
@@ -26,11 +27,11 @@ pub struct Mix {
     pub wishes: usize,
     /// The weights of the operations read, update, insert and delete.
     pub modes: [u32; 4],
-    /// A transaction only reads with a probability of one in `read_only_in`.
+    /// One of `read_only_in` transactions only reads, on average.
     pub read_only_in: u32,
-    /// A transaction aborts itself with a probability of one in `user_abort_in`; 0: never.
+    /// One of `user_abort_in` transactions aborts itself, on average. 0: no transaction aborts itself.
     pub user_abort_in: u32,
-    /// A transaction scans an ordered index with a probability of one in `scans_in`; 0: never.
+    /// One of `scans_in` transactions scans an ordered index, on average. 0: no transaction scans.
     pub scans_in: u32,
 }
 
@@ -46,10 +47,10 @@ pub const ANYTHING: Mix = Mix {
     scans_in: 0,
 };
 
-/// The mix `ANYTHING` on records that share their lines with other records.
+/// The mix `ANYTHING` on records that share their cache lines with other records.
 pub const HALVES: Mix = Mix { first: 3, tables: 1, keys: 6, modes: [3, 3, 2, 2], ..ANYTHING };
 
-/// Accesses of the first table only, in which no transaction aborts itself.
+/// A mix that accesses only the first table, and in which no transaction aborts itself.
 const ONE_TABLE: Mix = Mix { tables: 1, wishes: 3, read_only_in: 3, user_abort_in: 0, ..ANYTHING };
 
 /// The mix in which records are inserted and deleted often.
@@ -76,7 +77,7 @@ pub const CROWDED: Mix = Mix {
     ..ONE_TABLE
 };
 
-/// The mix `CROWDED` on records that share lines.
+/// The mix `CROWDED` on records that share their cache lines with other records.
 pub const CROWDED_HALVES: Mix = Mix { first: 3, ..CROWDED };
 
 /// The mix on a table with ordered indexes, which reads and deletes ranges of records.
@@ -105,7 +106,7 @@ pub fn ordered_shape(memory_nodes: usize, replicas: usize, variant: &str) -> Sha
     );
     let mut shape = Shape::of(&[schema]).nodes(memory_nodes, replicas).variant(variant);
     shape.options.coordinators_max = 16;
-    // LOTUS logs whole index nodes, so the log areas must be large.
+    // LOTUS logs whole index nodes, so its log areas must be large.
     shape.options.log_bytes = 64 << 10;
     (shape.options.chunk_bytes, shape.options.spare_bytes) = (8192, 1 << 20);
     shape
@@ -185,7 +186,7 @@ impl Mix {
             let asked_already = wishes[unfetched..].iter().any(same);
             let deleted = wishes.iter().any(|wish| same(wish) && wish.mode == Mode::Delete);
             if asked_already || (deleted && mode == Mode::Insert) {
-                continue; // needs a fetch in between, or is not offered for rows stored apart from their slot
+                continue; // this access needs a fetch before it, or is not offered for rows stored apart
             }
             let fetch = rng.random_range(0..2) == 0;
             wishes.push(Wish { table, key, mode, fetch });
@@ -211,7 +212,7 @@ impl Mix {
 }
 
 impl Plan {
-    /// Runs the transaction once; it writes `value` to all columns of every row that it changes.
+    /// Runs the transaction once. The transaction writes `value` to all columns of every row that it changes.
     pub async fn run(&self, tx: &mut Transaction<'_>, value: u64) -> Result<(), Failure> {
         let mut asked: Vec<(Wish, Handle)> = Vec::new();
         if let Some(range) = self.range {
@@ -273,8 +274,8 @@ pub async fn run(by: &mut Coordinator, mix: Mix, count: u64) -> Result<(), Failu
     for number in 0..count {
         let plan = mix.plan(by.rng());
         let value = by.rng().random::<u64>() ^ number;
-        // Half of the transactions that only read are declared as read-only. A few others are declared so wrongly;
-        // the coordinator runs those again.
+        // Half of the transactions that only read are declared as read-only. A few transactions that write are also
+        // declared as read-only, which is wrong. The coordinator runs those transactions again.
         let reads = plan.range.is_none() && plan.wishes.iter().all(|it| it.mode == Mode::Read);
         let body = async |tx: &mut Transaction<'_>| plan.run(tx, value).await;
         let result = match (reads && value % 2 == 0) || value % 32 == 1 {

@@ -1,6 +1,6 @@
 //! A small embedded cluster for tests: tables, contexts, coordinators, histories.
 //!
-//! Invariant: everything in this module is deterministic; only the test files use threads and clocks.
+//! Invariant: everything in this module is deterministic. Only the test files use threads and clocks.
 
 pub mod budget;
 pub mod crash;
@@ -32,12 +32,12 @@ use tarn_store::placement::catalog::Options;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_store::schema::{ColumnId, ColumnType, TableId, TableSchema};
 
-/// The first column of every table below.
+/// The first column of every table that this module defines.
 pub const A: ColumnId = ColumnId(0);
-/// The second column of every table below that has two columns.
+/// The second column of every table of this module that has two columns.
 pub const B: ColumnId = ColumnId(1);
 
-/// The parts of a test's cluster.
+/// The parameters of a test's cluster.
 #[derive(Clone)]
 pub struct Shape {
     pub schemas: Vec<TableSchema>,
@@ -50,7 +50,7 @@ pub struct Shape {
     pub atomicity: LineAtomicity,
     /// Whether threads also reach memory by loads and stores, without rounds.
     pub near: bool,
-    /// The length of readers' leases, for protocols with leases.
+    /// The length of readers' leases in nanoseconds, for protocols with leases.
     pub read_lease_ns: u32,
 }
 
@@ -82,7 +82,7 @@ impl Shape {
         self
     }
 
-    /// Chooses a protocol other than the first one.
+    /// Chooses a protocol by its name.
     pub fn protocol(mut self, name: &'static str) -> Shape {
         self.protocol = name;
         self
@@ -146,8 +146,8 @@ impl World {
         Arc::new(Database::new(catalog, groups, protocol, membership))
     }
 
-    /// Lets a compute node join. If the protocol keeps locks in compute nodes, the first node's memory has all locks,
-    /// and the other nodes access this memory directly.
+    /// Lets a compute node join. If the protocol keeps locks in compute nodes, the first node's memory contains all
+    /// locks, and the other nodes access this memory directly.
     pub fn join(&self, slot: u16) -> Arc<ComputeNode> {
         let id = self.database.membership.join(NodeSlot(slot)).unwrap();
         let services = ServiceOptions::direct(THREADS_MAX as u16);
@@ -188,8 +188,8 @@ impl World {
     }
 }
 
-/// Polls a future up to `polls` times, and calls `between` after each poll that does not end it. Returns `None` if
-/// the future has not ended after these polls.
+/// Polls a future at most `polls` times. Calls `between` after each poll that does not end the future. Returns `None`
+/// if the future has not ended after these polls.
 pub fn poll_times<T>(
     mut future: Pin<&mut impl Future<Output = T>>,
     polls: usize,
@@ -215,24 +215,24 @@ pub fn coordinator(cx: &Rc<Context>, number: u32) -> Coordinator {
     Coordinator::new(Rc::clone(cx), number, Retry { pause_max_ns: 4_000, ..Retry::default() })
 }
 
-/// A table whose records have two words, so that a slot has one line.
+/// Returns a table whose records have two words, so that a slot takes one cache line.
 pub fn narrow(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::U64)
 }
 
-/// A table whose records have 8 bytes: a slot has half a line and shares the line with another record. The table's
-/// buckets have fingerprints.
+/// Returns a table whose records have 8 bytes. A slot takes half a cache line and shares the line with another slot.
+/// The table's buckets have fingerprints.
 pub fn half(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).fingerprinted()
 }
 
-/// A table whose records have 88 bytes, so that a slot has two lines.
+/// Returns a table whose records have 88 bytes, so that a slot takes two cache lines.
 pub fn double(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::Bytes(80))
 }
 
-/// A table whose records have 264 bytes, stored apart from the slot. Each record has a column in the first line, 248
-/// bytes, and a column in the last line.
+/// Returns a table whose records have 264 bytes, stored apart from the slot. Each record has a column in the first
+/// line, 248 other bytes, and a column in the last line.
 pub fn apart(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records)
         .column("a", ColumnType::U64)
@@ -240,7 +240,7 @@ pub fn apart(name: &str, records: u64) -> TableSchema {
         .column("c", ColumnType::U64)
 }
 
-/// Sets column A of each key to `value`; inserts records that do not exist.
+/// Sets column A of each key to `value`. Inserts the records that do not exist.
 pub fn fill(by: &mut Coordinator, table: TableId, keys: impl IntoIterator<Item = u64>) {
     for key in keys {
         block_on(by.transact(async |tx| {
@@ -255,7 +255,7 @@ pub fn fill(by: &mut Coordinator, table: TableId, keys: impl IntoIterator<Item =
     }
 }
 
-/// Returns the value of column A, or `None` if there is no record.
+/// Returns the value of column A of this key's record, or `None` if the record does not exist.
 pub fn value_of(by: &mut Coordinator, table: TableId, key: u64) -> Option<u64> {
     block_on(by.transact(async |tx| Ok(tx.get_row(table, key).await?.map(|row| row.u64(A)))))
         .unwrap()

@@ -1,6 +1,6 @@
 //! Schedules without faults, in which the verbs of transactions take effect in any order that the contract allows.
 //!
-//! Invariant: a schedule is a function of shape, mix and seed. Three compute nodes run two coordinators each, and the
+//! Invariant: a schedule depends only on shape, mix and seed. Three compute nodes run two coordinators each, and the
 //! nodes' threads also serve lock requests.
 
 use super::mix::{self, Mix};
@@ -19,7 +19,7 @@ use tarn_store::ids::Failure;
 pub const NODES: u16 = 3;
 pub const COORDINATORS: usize = 2;
 
-/// How the coordinators of a schedule work.
+/// The work of the coordinators of a schedule.
 #[derive(Clone, Copy)]
 pub struct Work {
     pub mix: Mix,

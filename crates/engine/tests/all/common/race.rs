@@ -1,6 +1,6 @@
-//! Helpers for tests of one race at one exact moment: a small cluster, single steps, repair.
+//! Helpers for tests of one race at one exact moment: they create a small cluster, take single steps, and repair it.
 //!
-//! Invariant: a test causes each step itself. Between the test's steps no coroutine is polled and no verb takes
+//! Invariant: only the test itself causes a step. Between the test's steps no coroutine is polled and no verb takes
 //! effect.
 
 use super::weak::WeakFabric;
@@ -24,9 +24,9 @@ pub const TABLE: TableId = TableId(0);
 pub const KEY: u64 = 1;
 pub const PACE: Pace = Pace { blocks: 6, pause_ns: 4, look_every_ns: 10, ..Pace::UNPACED };
 pub const TERMS: Terms = Terms { patience_ns: 3_000, look_every_ns: 4 };
-/// The index, in the metrics, of the phase that sends data.
+/// The index of the phase that sends data, in the list of phases in the metrics.
 pub const WRITE_PHASE: usize = 8;
-/// No run of these tests takes more steps.
+/// The maximum number of steps of a run of these tests.
 pub const STEPS_MAX: usize = 20_000;
 
 /// Creates a cluster with one table on memory node 0 and its backup, node 1. Spare nodes have the numbers after 1.
@@ -94,7 +94,7 @@ pub fn writes(cx: &Context) -> u64 {
     cx.metrics.snapshot().phases[WRITE_PHASE]
 }
 
-/// Repairs the cluster until every dead node has left the map and every joining copy is filled.
+/// Repairs the cluster until the map contains no dead node and every joining copy is filled.
 pub fn mend_all(fabric: &WeakFabric, by: &Context) {
     let configurations = &fabric.database.configurations;
     for _ in 0..20 {
@@ -107,7 +107,7 @@ pub fn mend_all(fabric: &WeakFabric, by: &Context) {
     panic!("not mended: {:?}", configurations.open());
 }
 
-/// Makes one change of the configuration: the dead nodes leave the map, and spares begin to join.
+/// Makes one change of the configuration. The change removes dead nodes from the map, and spare nodes begin to join.
 pub fn change_once(fabric: &WeakFabric, by: &Context) -> Changed {
     let configurations = &fabric.database.configurations;
     let mut nobody = |_: NodeId, _: &recovery::Recovery| {};
@@ -115,7 +115,7 @@ pub fn change_once(fabric: &WeakFabric, by: &Context) -> Changed {
     fabric.block_on(next).unwrap()
 }
 
-/// Returns a memory node's answer to a READ of a compute node's incarnation.
+/// Returns a memory node's answer to a READ that a compute node's incarnation sends.
 pub fn ask(fabric: &WeakFabric, cx: &Context, at: u16) -> Result<(), FabricError> {
     let mut round = Round::new();
     round.read(Address::new(GroupId(0), 0).at(NodeSlot(at)), 8);

@@ -1,8 +1,8 @@
 //! Runs in which memory nodes and compute nodes die, while transactions run and other threads repair the cluster.
 //!
-//! Invariant: a run is a function of its scene and seed. Coordinators of three compute nodes run transactions. One
-//! thread of each node maintains the copies, and another thread recovers dead nodes. The test does not poll a dead
-//! node any more until the end. At the end, all nodes learn how their transactions ended.
+//! Invariant: a run depends only on its scene and seed. Coordinators of three compute nodes run transactions. One
+//! thread of each node maintains the copies, and another thread recovers dead nodes. The test does not poll the
+//! coroutines of a dead node until the end. At the end, all nodes learn how their transactions ended.
 
 use super::history;
 use super::mix::{self, Mix};
@@ -28,14 +28,14 @@ use tarn_store::placement::replica_groups::ReplicaGroups;
 
 pub const NODES: u16 = 3;
 pub const COORDINATORS: usize = 2;
-/// The test expects no more progress after this number of steps.
+/// The maximum number of steps of a run. After this number of steps the test expects no more progress.
 pub const STEPS_MAX: u64 = 6_000_000;
-/// The length of readers' leases, for protocols with leases: the time of some rounds.
+/// The length of readers' leases, for protocols with leases. A lease lasts as long as some rounds.
 const READ_LEASE_NS: u32 = 60;
 pub const PACE: Pace = Pace { blocks: 6, pause_ns: 40, look_every_ns: 150, ..Pace::UNPACED };
 pub const TERMS: Terms = Terms { patience_ns: 30_000, look_every_ns: 40 };
 
-/// The node that dies, and when it is expelled.
+/// The node that dies, and the time when it is expelled.
 #[derive(Clone, Copy, Debug)]
 pub enum Death {
     Memory(u16),
@@ -45,22 +45,22 @@ pub enum Death {
     Silent(u16),
 }
 
-/// The moment of a death, counted in turns.
+/// The moment of a death, counted in turns of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub enum When {
     Turn(u64),
-    /// The death happens this many turns after a copy began to join.
+    /// The node dies this many turns after a copy began to join.
     Joining(u64),
-    /// The death happens when this compute node sends its data for the n-th time.
+    /// The node dies when this compute node sends its data for the n-th time.
     Writing(u16, u64),
-    /// The death happens this many turns after the previous death.
+    /// The node dies this many turns after the previous death.
     After(u64),
 }
 
 /// The number of turns between the death of a silent node and its expulsion.
 pub const LEASE: u64 = 15_000;
-/// The number of transactions of each living node after the repair. The next constant is the maximum number of tries
-/// of each transaction.
+/// The number of transactions that each living node runs after the repair. The next constant is the maximum number of
+/// tries of each transaction.
 const PROBES: u64 = 6;
 const PROBE_TRIES_MAX: u32 = 50;
 
@@ -81,7 +81,7 @@ pub struct Scene {
 pub enum Rotation {
     /// The primaries do not move.
     None,
-    /// The primaries move all the time, and each move happens while no transaction runs.
+    /// The primaries move between nodes all the time. Each move happens while no transaction runs.
     Quiet,
     /// The primaries move all the time, even while transactions run: a planted bug.
     Hasty,
@@ -91,11 +91,11 @@ pub enum Rotation {
 pub struct Outcome {
     pub report: Report,
     pub audit: Audit,
-    /// The contradictions, the records that differ from their last write, and the transactions that failed.
+    /// A list of errors: contradictions, records that differ from their last write, and transactions that failed.
     pub wrong: Vec<String>,
     pub tally: Tally,
     pub whole: bool,
-    /// Whether each node is primary of the same number of groups, up to a difference of one.
+    /// Whether all nodes are primary of the same number of groups, with a difference of at most one.
     pub even: bool,
     pub rotations: u64,
     pub ended: bool,
@@ -144,7 +144,7 @@ impl Desk {
     }
 }
 
-/// Runs a coordinator's transactions; the function returns early once the coordinator's node is expelled.
+/// Runs a coordinator's transactions. The function returns early once the coordinator's node is expelled.
 pub async fn coordinate(mut by: Coordinator, mix: Mix, count: u64, desk: &Desk) {
     let cx = Rc::clone(by.context());
     by.record_history();
@@ -317,7 +317,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     }
     let ended = ended && probes.get() == 0;
     desk.stop.set(true);
-    // The dead nodes learn that they are dead, so that the test can record the transactions that they had begun.
+    // The dead nodes now learn that they are dead, so that the test can record the transactions that they had begun.
     let mut polls = 0;
     while executor.live() > 0 && polls < 400_000 {
         polls += 1;
@@ -332,7 +332,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     let audit = fabric.block_on(inspect::audit(&cx)).unwrap();
     let mut tally = Tally::default();
     contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
-    // The reported outcomes of transactions, and the outcomes that dead recovering nodes did not report.
+    // The errors include outcomes that dead recovering nodes reached but did not report.
     let mut wrong = desk.failures.take();
     let decided = decisions(desk.settled.take(), contexts.iter().map(|cx| &**cx));
     let mut recorded = desk.history.take();
@@ -362,7 +362,7 @@ pub async fn keep_lives(cx: Rc<Context>, desk: &Desk) {
     let _ = recovery::attend(&cx, PACE, || desk.stop.get(), report).await;
 }
 
-/// Makes the next member of each group its primary, repeatedly, except while a copy joins.
+/// Makes the next member of each group its primary, again and again, except while a copy joins.
 async fn rotate(cx: Rc<Context>, how: Rotation, desk: &Desk) {
     let database = cx.database();
     let configurations = &database.configurations;
@@ -377,7 +377,7 @@ async fn rotate(cx: Rc<Context>, how: Rotation, desk: &Desk) {
     while !desk.stop.get() && is_member(&cx) {
         cx.port.sleep(Nanos(5_000)).await;
         if configurations.open().groups.is_joining() {
-            continue; // a copier begins anew whenever a configuration is opened
+            continue; // a copier starts again whenever a configuration is opened
         }
         let opened = match how {
             Rotation::Hasty => {
@@ -397,7 +397,7 @@ async fn rotate(cx: Rc<Context>, how: Rotation, desk: &Desk) {
     }
 }
 
-/// Whether every group has its original number of members, and no change, repair or recovery is pending.
+/// Whether every group has its original number of members, and no change, repair or recovery is under way.
 pub fn is_whole(fabric: &WeakFabric, scene: &Scene) -> bool {
     let database = &fabric.database;
     let open = database.configurations.open();

@@ -1,19 +1,21 @@
-//! A fabric with the weakest behaviour that the contract allows, in one thread and with its own time.
+//! A simulated fabric with the weakest behaviour that the contract allows. This fabric runs in one thread and has its
+//! own time.
 //!
-//! Invariant: a run is a function of the seed. The verbs of every round travel to each memory node in a separate
+//! Invariant: a run depends only on its seed. The verbs of every round travel to each memory node in a separate
 //! stream. Streams progress in any order, one line at a time. Within a stream, READs fetch their lines in any order,
 //! and WRITEs store their lines in any order. Each verb comes after the previous verb, but an unfenced WRITE may
 //! overtake a READ or atomic just before it. Verbs of a dropped round may still be executed.
 //!
-//! Two things may break: a memory node (its streams end in an error), and a compute node's access. When access ends,
-//! any prefix of each of the compute node's streams has been executed. With `torn_writes`, the last verb may have
-//! reached only some of its lines. The content of memory survives, and the order within a stream still holds.
+//! Two kinds of failure are possible. A memory node dies, and its streams end in an error. Or a compute node loses
+//! its access. When its access ends, any prefix of each of its streams has been executed. With `torn_writes`, the
+//! last verb may have reached only some of its lines. The contents of memory survive, and the order within a stream
+//! still holds.
 //!
-//! This fabric exists beside the simulator because tests step it by hand. They hold back one node's verbs and execute
-//! them later, cut or drop work between any two lines, make one clock uncertain, and let later rounds overtake a
-//! dropped round. The simulator's random mode draws such moments from a seed, so a test cannot choose the moment that
-//! it is about. The explorer tries every order of a few transactions, but its indexes do not grow and its time does
-//! not pass.
+//! This fabric exists in addition to the simulator because tests control its steps. Tests hold back one node's verbs
+//! and execute them later, or cut and drop work between any two lines. Tests also make one clock uncertain, and let
+//! later rounds overtake a dropped round. The simulator's random mode draws such moments from a seed, so a test
+//! cannot choose its own moment. The explorer tries every order of a few transactions, but its indexes do not grow
+//! and its time does not pass.
 
 mod backend;
 
@@ -36,7 +38,7 @@ use tarn_store::ids::OwnerTag;
 
 use rand::RngExt as _;
 
-/// The retry rule of a coordinator, whose pauses last some steps of the fabric.
+/// The retry rule of the coordinators. A pause lasts some steps of the fabric.
 pub const RETRY: Retry = Retry {
     deadline: None,
     pause_first_ns: 10,
@@ -54,11 +56,11 @@ struct Flight {
     bytes: Vec<u8>,
     /// The parts of a READ or WRITE that are not executed yet, as (from, to), each within one line.
     parts: Vec<(usize, usize)>,
-    /// The verb does not begin before this time.
+    /// The earliest time at which the verb may begin.
     not_before: u64,
 }
 
-/// A posted round.
+/// A round of verbs that a thread has posted.
 #[derive(Default)]
 struct Ticket {
     by: Option<NodeId>,
@@ -76,25 +78,26 @@ struct World {
     posted: u64,
     down: BTreeSet<NodeSlot>,
     fenced: BTreeSet<(NodeId, NodeSlot)>,
-    /// The revocations in flight: time of arrival, compute node, memory node, and the ticket that waits.
+    /// The revocations in flight. Each revocation has the time of its arrival, a compute node, a memory node, and the
+    /// ticket that waits.
     revocations: Vec<(u64, NodeId, NodeSlot, u64)>,
     memory_nodes: u16,
-    /// The pairs of compute node and memory node whose verbs are held back in flight. If their access is cut off,
-    /// none of these verbs is ever executed.
+    /// The pairs of compute node and memory node for which the test holds verbs in flight. If the access of such a
+    /// node is cut off, none of these verbs is ever executed.
     held: BTreeSet<(NodeId, NodeSlot)>,
-    /// A flight is slow with a probability of one in `slow_one_in`; 0: never.
+    /// One of `slow_one_in` flights is slow, on average. 0: no flight is slow.
     slow_one_in: u32,
-    /// Whether a round that fails at one memory node also fails at all nodes that it has not reached. Otherwise the
-    /// round continues at the other nodes.
+    /// Whether a round that fails at one memory node also fails at all nodes that it has not reached. If this is
+    /// false, the round continues at the other nodes.
     stops_at_the_dead: bool,
-    /// A planted bug: the rest of a dropped round is executed at any time, in a separate stream.
+    /// Whether a bug is planted: the rest of a dropped round is executed at any time, in a separate stream.
     dropped_pass: bool,
-    /// For each node, how far the true time may lie before and after its clock's reading. A node that is not listed
+    /// For each node, how far the true time may lie before and after its clock's reading. If a node is not listed, it
     /// knows the true time exactly.
     clock_bounds: BTreeMap<NodeSlot, (u64, u64)>,
 }
 
-/// The cluster on the weak fabric.
+/// A cluster whose nodes communicate by the weak fabric.
 #[derive(Clone)]
 pub struct WeakFabric {
     world: Rc<RefCell<World>>,
@@ -149,7 +152,7 @@ impl WeakFabric {
         let services = ServiceOptions::direct(1);
         let node = ComputeNode::serving(Arc::clone(&self.database), id, &services).unwrap();
         if node.services().is_some() {
-            // The first node's memory has all locks.
+            // The first node's memory contains all locks.
             self.database.membership.open_shards(&[id]);
         }
         self.thread(&Arc::new(node), 0, cache)
@@ -161,7 +164,7 @@ impl WeakFabric {
         Rc::new(Context::new(Arc::clone(node), port, thread, cache).unwrap())
     }
 
-    /// Draws a number below `limit` from the schedule's generator.
+    /// Draws a number below `limit` from the schedule's random generator.
     pub fn draw(&self, limit: usize) -> usize {
         self.world.borrow_mut().rng.random_range(0..limit)
     }
@@ -210,13 +213,13 @@ impl WeakFabric {
         self.world.borrow_mut().stops_at_the_dead = stops;
     }
 
-    /// Takes a compute node's access away everywhere. Any prefix of its posted verbs has been executed, often all of
-    /// them.
+    /// Ends a compute node's access at all memory nodes. Any prefix of its posted verbs has been executed, often all
+    /// of them.
     pub fn fence(&self, node: NodeId, torn_writes: bool) {
         let world = &mut *self.world.borrow_mut();
         let all = world.rng.random_range(0..3) == 0;
         for ticket in world.tickets.values_mut().filter(|ticket| ticket.by == Some(node)) {
-            ticket.error = Some(FabricError::Fenced); // no caller is told which verbs have landed
+            ticket.error = Some(FabricError::Fenced); // no caller is told which verbs have taken effect
         }
         for at in 0..world.memory_nodes {
             world.cut(node, NodeSlot(at), all, torn_writes);
@@ -239,23 +242,24 @@ impl WeakFabric {
         }
     }
 
-    /// Makes a compute node's clock uncertain. From now on the node knows only that the true time lies between
-    /// `before` before and `behind` after its clock's reading.
+    /// Makes a compute node's clock uncertain. From now on the node knows only an interval that contains the true
+    /// time. The interval begins `before` before its clock's reading, and ends `behind` after the reading.
     pub fn doubt_clock(&self, slot: u16, before: u64, behind: u64) {
         self.world.borrow_mut().clock_bounds.insert(NodeSlot(slot), (before, behind));
     }
 
-    /// Plants a bug: rounds that follow a dropped round may overtake it.
+    /// Plants a bug: rounds that follow a dropped round may overtake the dropped round.
     pub fn let_dropped_rounds_be_passed(&self) {
         self.world.borrow_mut().dropped_pass = true;
     }
 
-    /// Makes no verb slow from now on: each verb waits only for its turn in the order.
+    /// Makes no verb slow from now on. Each verb waits only until the order allows its execution.
     pub fn calm(&self) {
         self.world.borrow_mut().slow_one_in = 0;
     }
 
-    /// Frees the memory of the fabric, because coroutines that were never dropped may still hold a reference to it.
+    /// Frees the memory of the fabric, because coroutines that were never dropped may still have a reference to the
+    /// fabric.
     pub fn end(&self) {
         let world = &mut *self.world.borrow_mut();
         world.memory.clear();
@@ -263,7 +267,7 @@ impl WeakFabric {
         world.tickets.clear();
     }
 
-    /// Returns the tags of the transactions whose logs are in a coordinator's areas.
+    /// Returns the tags of the transactions whose logs are in a coordinator's log areas.
     pub fn logged(&self, coordinator: u32) -> BTreeSet<OwnerTag> {
         let world = self.world.borrow();
         let mut tags = BTreeSet::new();
@@ -303,7 +307,7 @@ fn fail(tickets: &mut BTreeMap<u64, Ticket>, flight: &Flight, error: FabricError
 }
 
 impl World {
-    /// Returns the streams from a compute node to a memory node.
+    /// Returns the keys of the streams from a compute node to a memory node.
     fn keys(&self, node: NodeId, at: NodeSlot) -> Vec<(NodeId, u16, NodeSlot)> {
         let hit = |(life, _, to): &(NodeId, u16, NodeSlot)| (*life, *to) == (node, at);
         self.streams.keys().copied().filter(hit).collect()

@@ -1,7 +1,8 @@
 //! The clusters in which rows run.
 //!
-//! Invariant: a row makes one try; its measured cost is the work of one coordinator. Under LOTUS two compute nodes
-//! grant locks: coordinators `Cold` and `Warm` belong to the first node, `Other` belongs to the second.
+//! Invariant: a row makes one try. The measured cost of a row is the work of one coordinator. Under LOTUS two compute
+//! nodes grant locks: coordinators `Cold` and `Warm` belong to the first node, and `Other` belongs to the second
+//! node.
 
 use super::{By, NARROW, Row, Step};
 use crate::common::budget::{Cost, add_one, add_one_to, measure_bytes, phase, read, try_once};
@@ -29,15 +30,16 @@ use tarn_store::schema::{Cells, IndexId, TableId, TableSchema};
 #[derive(Clone)]
 pub(super) struct Scene {
     pub(super) shape: Shape,
-    /// The keys of each table.
+    /// The keys with which the test fills each table.
     fills: Vec<Vec<u64>>,
-    /// Whether timestamps come from the memory pool, by a round, and not from a counter of this process.
+    /// Whether timestamps come from the memory pool, which takes a round. If this is false, timestamps come from a
+    /// counter of this process.
     has_pool_timestamps: bool,
 }
 
 impl Scene {
-    /// A cluster with the tables `NARROW` and `DOUBLE`. All records of a table are in one group, so that the number
-    /// of groups does not multiply the number of writes.
+    /// Creates the description of a cluster with the tables `NARROW` and `DOUBLE`. All records of a table are in one
+    /// group, so that the number of groups does not multiply the number of writes.
     pub(super) fn of(protocol: &'static str, copies: usize) -> Scene {
         let schemas = [narrow("narrow", 4000), double("double", 4000)];
         let mut shape = Shape::of(&schemas).protocol(protocol).nodes(copies, copies);
@@ -46,7 +48,7 @@ impl Scene {
         Scene { shape, fills: vec![(1..10).collect(); 2], has_pool_timestamps: false }
     }
 
-    /// A cluster of two tables with an ordered index each; the second table is empty.
+    /// Creates the description of a cluster with two tables, each with an ordered index. The second table is empty.
     pub(super) fn ordered(protocol: &'static str, copies: usize, records: u64) -> Scene {
         let mut scene = Scene::of(protocol, copies);
         scene.shape.schemas =
@@ -126,7 +128,7 @@ impl Bench {
         bench
     }
 
-    /// Creates two compute nodes that grant locks to each other, and records 0 to 39.
+    /// Creates two compute nodes that grant locks to each other, and inserts records 0 to 39.
     pub(super) fn pair(variant: &str) -> Bench {
         let shape = Shape::of(&[narrow("narrow", 4000)]).protocol("lotus").variant(variant);
         let mut shape = shape.nodes(3, 3);
@@ -154,7 +156,7 @@ impl Bench {
             serving: serving.clone(),
             world,
         };
-        // Both nodes insert records, so that each node has then claimed its memory for records.
+        // Both nodes insert records. After that each node has claimed its memory for records.
         for key in 0..40 {
             let Bench { cold, other, .. } = &mut bench;
             let by = if key % 2 == 0 { cold } else { other };
@@ -178,7 +180,7 @@ impl Bench {
         (0..40).filter(|&key| owner(key) == Some(id)).collect()
     }
 
-    /// Lets all messages and rounds in flight arrive.
+    /// Runs the threads until all messages and rounds in flight have arrived.
     fn calm(&self) {
         (0..100).for_each(|_| self.serving.iter().for_each(|cx| cx.serve()));
     }
@@ -217,7 +219,7 @@ impl Bench {
         let phases = names.zip(counts).collect();
         let more =
             |reason: &AbortReason| aborts()[*reason as usize] - aborts_before[*reason as usize];
-        // A second try aborts itself with the caller's reason, which is the last of the reasons.
+        // A second try aborts itself with the caller's own reason, which is the last in the list of reasons.
         let aborts = AbortReason::ALL.into_iter().find(|reason| more(reason) > 0);
         assert_eq!(ended.is_err(), aborts.is_some(), "{row:?}: {ended:?}");
         assert!(aborts.is_none_or(|reason| more(&reason) == 1), "{row:?}: {aborts:?}");
@@ -299,7 +301,7 @@ async fn play(
 
 async fn scan(tx: &mut Transaction<'_>, from: u64, to: u64) -> Result<(), Failure> {
     let range = Scan::range(IndexKey::new().u64(from), IndexKey::new().u64(to));
-    // The only index that rows scan belongs to the first table of a scene.
+    // The only index that rows scan belongs to the first table of the scene.
     let seen = tx.scan(IndexId(0), range.limit(100));
     tx.fetch().await?;
     assert_eq!(tx.scanned(seen).count() as u64, (to - from) / 2 + 1);

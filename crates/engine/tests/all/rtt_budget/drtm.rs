@@ -1,7 +1,7 @@
-//! The RTT budget of DrTM.
+//! Tests the RTT budget of DrTM: the number of round trips of its transactions.
 //!
-//! Invariant checked: the table in `protocol/drtm/mod.rs`. Leases that must be valid last longer than any two
-//! transactions of a test take. For leases that must have ended, the test sleeps until they have ended.
+//! Invariant checked: the costs in the table in `protocol/drtm/mod.rs`. Leases that must be valid last longer than
+//! any two transactions of a test take. If leases must have ended, the test sleeps until they have ended.
 
 use super::*;
 use By::{Cold, Warm};
@@ -26,14 +26,14 @@ fn reading(rounds: u64, reads: u64, cas: u64) -> Cost {
     cost(rounds, 0, reads, 0, cas)
 }
 
-/// A read costs one atomic, and two atomics if a lease has run out.
+/// Rows in which a read costs one atomic, and two atomics if the lease has ended.
 fn reads() -> Vec<Row<'static>> {
     let rows = vec![
         row([HOLDS, UNKNOWN], Cold, KEYS, reading(2, 6, 3)),
-        // Valid leases of another transaction serve as well.
+        // In this row, valid leases of another transaction serve the transaction as well.
         row([HOLDS, UNKNOWN], Warm, KEYS, reading(2, 6, 3)).phase("in_lease", 1),
         row([HOLDS], Warm, KEYS, reading(1, 3, 3)).phase("in_lease", 1),
-        // The leases have run out: the first atomic is refused, and the second replaces the lease.
+        // In this row, the leases have ended. The first atomic is refused, and the second atomic replaces the lease.
         row([RUN_OUT], Warm, KEYS, reading(2, 6, 6)).after(BEYOND).phase("in_lease", 1),
         row([AWAY], Cold, [Absent(&[777])], reading(2, 4, 0)),
     ];
@@ -48,7 +48,7 @@ fn reads() -> Vec<Row<'static>> {
     rows
 }
 
-/// A writer logs after its lock, and waits until a lease has ended.
+/// Rows in which a writer logs after its lock, and waits until a lease has ended.
 fn writes(copies: usize) -> Vec<Row<'static>> {
     let add = [Add(NARROW, &[1])];
     let writing = |rounds, reads, cas| cost(rounds, 1, reads, 2 * copies as u64, cas);
@@ -67,7 +67,7 @@ fn writes(copies: usize) -> Vec<Row<'static>> {
     ]
 }
 
-/// A transaction without leases validates.
+/// Rows in which a transaction without leases validates its reads.
 fn unleased() -> Vec<Row<'static>> {
     let changed = [Ask(&[2]), Add(NARROW, &[1]), OtherAdds(NARROW, &[2])];
     let several = [Read(NARROW, &[1, 2]), Abort];
@@ -82,11 +82,11 @@ fn unleased() -> Vec<Row<'static>> {
 /// The rows of the public code, which awaits each record's lock before it requests the next one.
 fn one_by_one() -> Vec<Row<'static>> {
     vec![
-        // A reader reads all bins, then one record after another.
+        // In this row, a reader reads all bins, then one record after another.
         row(VARIANT, Cold, KEYS, reading(4, 6, 3)),
         unmeasured(Warm, KEYS),
         row(VARIANT, Warm, KEYS, reading(3, 3, 3)),
-        // Each record has a lease that has ended; after the locks come log and data.
+        // In this row, each record has a lease that has ended. After the locks, the transaction sends log and data.
         row(VARIANT, Warm, [Add(NARROW, &[1, 2, 3])], cost(3 * 2 + 2, ANY, ANY, ANY, ANY))
             .after(BEYOND),
     ]

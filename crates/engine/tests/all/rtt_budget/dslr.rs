@@ -1,7 +1,7 @@
-//! The RTT budget of DSLR.
+//! Tests the RTT budget of DSLR: the number of round trips of its transactions.
 //!
-//! Invariant checked: the table in `protocol/dslr/mod.rs`. Rows also count the FAAs: one to take a ticket and
-//! one to return it.
+//! Invariant checked: the costs in the table in `protocol/dslr/mod.rs`. Rows also count the FAAs: one FAA to take a
+//! ticket and one to return the ticket.
 
 use super::*;
 use crate::common::budget::{add_one, phase, read};
@@ -23,8 +23,8 @@ const FOUND: &str = "absence found beside other reads";
 const ABORT: &str = "abort";
 const OWN_ABORT: &str = "own abort, an absence found beside other reads";
 
-/// How long a transaction keeps other transactions waiting: far less than the time that any of them is willing to
-/// wait.
+/// The time for which a transaction keeps other transactions waiting. This time is much shorter than the longest time
+/// that any of the other transactions waits.
 const HELD: Nanos = Nanos(5_000);
 
 fn tickets(faa: u64, cost: Cost) -> Cost {
@@ -40,14 +40,14 @@ fn rows(copies: usize) -> Vec<Row<'static>> {
         unmeasured(Warm, read),
         row([READ], Warm, read, tickets(6, cost(1, 1, 3, 0, 0))).phase("wait_turn", 0),
         row([WRITE], Warm, [add], tickets(2, cost(3, 1, 1, writes, 0))),
-        // One atomic changes a reader's ticket into a writer's ticket.
+        // In this row, one atomic changes a reader's ticket into a writer's ticket.
         row(
             [WRITE, UPGRADED],
             Warm,
             [Read(NARROW, &[1]), add],
             tickets(3, cost(4, 1, 2, writes, 0)),
         ),
-        // The transaction validates that records are missing, unless there is only one missing record.
+        // The transaction validates that records are absent, unless there is only one absent record.
         row([AWAY], Warm, [Absent(&[77])], cost(2, 0, 4, 0, 0)).phase("validate", 0),
         row([AWAY, FOUND], Warm, [Absent(&[78, 79])], cost(3, 0, 10, 0, 0)).phase("validate", 1),
         row([ABORT], Warm, [add, Abort], tickets(2, cost(1, 1, 1, 0, 0))).aborts(own),
@@ -67,8 +67,8 @@ fn the_table_of_dslr() {
     budget.end();
 }
 
-/// The second transaction waits until the first one has returned its ticket, and then reads. Two readers do not wait
-/// for each other.
+/// Rows in which the second transaction waits until the first one has returned its ticket, and then reads. Two
+/// readers do not wait for each other.
 fn waits_for_a_turn(budget: &mut Budget) {
     let mut bench = Bench::new(&Scene::of("dslr", 1));
     budget.run_in(&mut bench, vec![unmeasured(Warm, [Read(NARROW, &[1])])]);

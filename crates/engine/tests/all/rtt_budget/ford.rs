@@ -1,6 +1,6 @@
-//! The RTT budget of FORD.
+//! Tests the RTT budget of FORD: the number of round trips of its transactions.
 //!
-//! Invariant checked: the table in `protocol/ford/mod.rs`, for each number of copies.
+//! Invariant checked: the costs in the table in `protocol/ford/mod.rs`, for each number of copies.
 
 use super::*;
 use crate::common::{apart, narrow};
@@ -20,9 +20,9 @@ const ABORT: &str = "abort";
 const OWN_ABORT: &str = "own abort";
 const SPLIT: &str = "split of a bucket, before the next transaction";
 
-/// The cost of a transaction that writes: log and data at every copy, with `writes` WRITEs to each copy, and `locks`
-/// locks released. With one copy the release is a WRITE in the data's batch. With several copies the release is a
-/// round that is not awaited.
+/// The cost of a transaction that writes log and data at every copy. The transaction posts `writes` WRITEs to each
+/// copy, and releases `locks` locks. With one copy the release is a WRITE in the data's batch. With several copies
+/// the release is a round that no transaction awaits.
 fn writing(copies: usize, rounds: u64, reads: u64, writes: u64, locks: u64) -> Cost {
     match copies {
         1 => cost(rounds, 0, reads, writes + locks, locks),
@@ -30,12 +30,12 @@ fn writing(copies: usize, rounds: u64, reads: u64, writes: u64, locks: u64) -> C
     }
 }
 
-/// Returns the number of bytes that the atomics of such a transaction return.
+/// Returns the number of bytes that the atomics of a transaction that writes return.
 fn lock_bytes(copies: usize, locks: u64) -> u64 {
     if copies == 1 { 8 * locks } else { 16 * locks }
 }
 
-/// No read costs an atomic. At a cached address only the slot is read.
+/// Rows in which no read costs an atomic. If the address is cached, the transaction reads only the slot.
 fn reads() -> Vec<Row<'static>> {
     let double = cost(1, 0, ANY, 0, 0);
     vec![
@@ -49,7 +49,8 @@ fn reads() -> Vec<Row<'static>> {
         row([SEVERAL], Cold, [Read(NARROW, &[1, 2, 3, 4, 5])], cost(2, 0, 10, 0, 0))
             .bytes(5 * (128 + 16)),
         row([ONE, AWAY], Cold, [Absent(&[777])], cost(2, 0, 4, 0, 0)).bytes(128 + (64 + 512 + 16)),
-        // The records are read one after another in three rounds; then both reads are validated.
+        // The transaction reads the records one after another in three rounds. After that, the transaction validates
+        // both reads.
         row(
             [SEVERAL, AWAY],
             Cold,
@@ -59,7 +60,7 @@ fn reads() -> Vec<Row<'static>> {
     ]
 }
 
-/// A transaction that aborts itself is validated as a commit is. Locked records need no validation.
+/// Rows in which a transaction that aborts itself is validated as a commit is. Locked records need no validation.
 fn own_aborts() -> Vec<Row<'static>> {
     let mut rows = Vec::new();
     for (line, keys, rounds, reads) in
@@ -72,7 +73,7 @@ fn own_aborts() -> Vec<Row<'static>> {
     }
     let locked =
         row([OWN_ABORT], Cold, [AddPart(NARROW, &[1, 2]), Abort], cost(2, 1, ANY, ANY, ANY));
-    // A validation in an earlier fetch costs the same as in a commit, and the commit validates again.
+    // A validation in an earlier fetch costs the same as a validation in a commit, and the commit validates again.
     let twice = row(VARIANT, Cold, [Ask(&[1, 2]), FetchValidated], cost(3, 0, 6, 0, 0));
     rows.extend([locked.aborts(AbortReason::User), twice]);
     rows
@@ -85,9 +86,10 @@ fn writes(copies: usize) -> Vec<Row<'static>> {
         unknown(AddPart(NARROW, &[1]), writing(copies, 3, 2, 2, 1))
             .bytes(128 + 64 + lock_bytes(copies, 1)),
         unknown(AddPart(DOUBLE, &[1]), writing(copies, 3, ANY, 2, 1)),
-        // Several records need the same number of rounds, and one log.
+        // In this row, several records need the same number of rounds as one record, and one log.
         unknown(AddPart(NARROW, &[1, 2, 3]), writing(copies, 3, 6, 4, 3)),
-        // A record is requested for update and not changed, so there is nothing to write.
+        // In this row, the transaction requests a record for update and does not change it, so there is nothing to
+        // write.
         row(VARIANT, Cold, [Lock(&[1])], cost(2, 1, 2, 0, 2)),
         unmeasured(Warm, known),
         row([KNOWN], Warm, known, writing(copies, 2, 1, 2, 1))
@@ -98,7 +100,7 @@ fn writes(copies: usize) -> Vec<Row<'static>> {
     ]
 }
 
-/// In the variant `literal`, the log has a separate round, and the unlock is sent with the data. The rounds are:
+/// Rows of the variant `literal`. The log has a separate round, and the unlock is sent with the data. The rounds are:
 /// lock; log; data and unlock; the backups' data.
 fn literal(budget: &mut Budget, copies: usize) {
     let known = [AddPart(NARROW, &[1])];
@@ -110,8 +112,8 @@ fn literal(budget: &mut Budget, copies: usize) {
     budget.run(&scene.variant("literal"), rows(spent));
 }
 
-/// Inserts and deletes lock the directory record too. The rounds are: the bucket; directory and slot locked and read;
-/// log, slot and directory.
+/// Rows in which inserts and deletes also lock the directory record. The rounds are: the bucket; directory and slot
+/// locked and read; log, slot and directory.
 fn inserts(copies: usize) -> Vec<Row<'static>> {
     let change = |step| {
         row([KNOWN, UNKNOWN], Cold, [step], writing(copies, 3, 3 + 2, 3, 2))
@@ -120,15 +122,15 @@ fn inserts(copies: usize) -> Vec<Row<'static>> {
     vec![
         change(Insert(NARROW, 500, true)),
         change(Delete(NARROW, 500, true)),
-        // A delete of a missing record costs the same as a read of a missing record that skips the bin.
+        // A delete of an absent record costs the same as a read of an absent record that does not read the bin.
         row([ONE], Cold, [Delete(NARROW, 500, false)], cost(1, 0, 3, 0, 0)),
         // An insert of an existing record costs the same as a read.
         row([ONE], Cold, [Insert(NARROW, 1, false)], cost(1, 0, 3, 0, 0)),
     ]
 }
 
-/// An insert reads one line of a bucket that has fingerprints. The rounds are: the directory record; directory record
-/// and slot locked and read; log, slot and directory.
+/// Rows in which an insert reads one line of a bucket that has fingerprints. The rounds are: the directory record;
+/// directory record and slot locked and read; log, slot and directory.
 fn fingerprints(copies: usize) -> Vec<Row<'static>> {
     let change = |step, reads| {
         row([KNOWN, UNKNOWN], Cold, [step], writing(copies, 3, reads, 3, 2))
@@ -148,8 +150,9 @@ fn fingerprints(copies: usize) -> Vec<Row<'static>> {
     ]
 }
 
-/// The transaction reads payloads that are stored apart line by line. For coordinator `Cold` the rounds are: the bin;
-/// then the requested lines, and the head again. Coordinator `Warm` reads slot, lines and head in one round.
+/// Rows with payloads that are stored apart from their slots. The transaction reads such a payload line by line. For
+/// coordinator `Cold` the rounds are: the bin; then the requested lines, and the head again. Coordinator `Warm` reads
+/// slot, lines and head in one round.
 fn payloads(copies: usize) -> Vec<Row<'static>> {
     let (a, c) = (Cells::one(ColumnId(0)), Cells::one(ColumnId(2)));
     let cold = |cells, reads, bytes| {
@@ -187,7 +190,7 @@ fn aborts() -> Vec<Row<'static>> {
     let (lock, add) = (AbortReason::LockRefused, OtherAdds(NARROW, &[2]));
     vec![
         unmeasured(Warm, [AddPart(NARROW, &[1, 2, 3])]),
-        // Record 1's lock is granted and record 2's is refused, so only the granted lock is released.
+        // The lock of record 1 is granted and the lock of record 2 is refused, so only the granted lock is released.
         at_lock(AddPart(NARROW, &[1, 2]), cost(1, 1, 2, 0, 3)).aborts(lock),
         // No lock is granted, so no lock is released.
         at_lock(AddPart(NARROW, &[2]), cost(1, 0, 1, 0, 1)).aborts(lock),
@@ -197,7 +200,7 @@ fn aborts() -> Vec<Row<'static>> {
     ]
 }
 
-/// An ordered index costs one round for leaves, and one round for each inner node that is not cached.
+/// Rows in which an ordered index costs one round for leaves, and one round for each inner node that is not cached.
 fn ordered() -> Vec<Row<'static>> {
     let scan = |from, to, rounds| row(VARIANT, Other, [Scan(from, to)], cost(rounds, 0, ANY, 0, 0));
     let insert = |table, key, rounds| {
@@ -205,13 +208,14 @@ fn ordered() -> Vec<Row<'static>> {
         row(VARIANT, Other, [Insert(table, key, true)], cost)
     };
     vec![
-        // The first scan reads the root and the leaf, and the second only the leaf. The third validates two leaves.
+        // The first scan reads the root and the leaf. The second scan reads only the leaf. The third scan validates
+        // two leaves.
         scan(0, 20, 2),
         scan(0, 20, 1),
         scan(40, 200, 2),
-        // This costs the same as an insert without an index, plus a round that reads the leaf under its lock.
+        // This insert costs the same as an insert without an index, plus a round that reads the leaf under its lock.
         insert(NARROW, 33, 4),
-        // A root that is a leaf is never cached, so it is read, and then locked.
+        // A root that is a leaf is never cached. So the transaction reads this root, and then locks it.
         insert(DOUBLE, 1, 5),
     ]
 }

@@ -1,6 +1,6 @@
 //! The RTT budget of buckets with chains, and of their splits.
 //!
-//! Invariant checked: each overflow block costs one round, and a split costs four rounds before the next transaction.
+//! Invariant checked: each overflow block costs one round. A split costs four rounds before the next transaction.
 
 use super::*;
 use crate::common::budget::{measure, measure_call, phase, read};
@@ -19,7 +19,7 @@ fn chains(protocol: &'static str) -> Bench {
     bench
 }
 
-/// A record away from its home costs one round for the bucket and one round for each block.
+/// A record away from its home bin costs one round for the bucket and one round for each block of the chain.
 pub(super) fn records_away_from_home(budget: &mut Budget, lines: &[&str]) {
     let mut bench = chains("ford");
     let mut seen = [0; 8];
@@ -30,15 +30,15 @@ pub(super) fn records_away_from_home(budget: &mut Budget, lines: &[&str]) {
         seen[spent.rounds as usize] += 1;
     }
     println!("records by rounds: {seen:?}");
-    // At most two slots of each of sixteen bins hold a record at home. The other records are in buckets, and then in
-    // chains.
+    // At most two slots of each of sixteen bins contain a record at home. The other records are elsewhere in the
+    // buckets, and then in chains.
     assert!((1..=32).contains(&seen[1]), "{seen:?}");
     assert!(seen[2] > 0 && seen[3] > 0 && seen[4] > 0, "{seen:?}");
     budget.covers(lines);
 }
 
-/// A snapshot that does not find a key in a chain reads the directory's head a second time. Another transaction also
-/// reads the head a second time, to validate.
+/// Tests a snapshot that does not find a key in a chain. Such a snapshot reads the head of the directory record a
+/// second time. A transaction without a snapshot also reads the head a second time, to validate.
 pub(super) fn chains_under_a_snapshot(budget: &mut Budget, lines: &[&str]) {
     let mut bench = chains("motor");
     for key in RECORDS..2 * RECORDS {
@@ -52,7 +52,7 @@ pub(super) fn chains_under_a_snapshot(budget: &mut Budget, lines: &[&str]) {
             let cost = measure(by, declared, absent);
             (cost, phase(by.context(), "validate") - validated)
         });
-        // The rounds are: the bin; the bucket; the blocks; the directory's head.
+        // The rounds read: the bin; the bucket; the blocks; the head of the directory record.
         assert!(checked.0.rounds > 3, "{checked:?}");
         assert_eq!((checked.1, snapshot), (1, (checked.0, 0)), "{key}");
     }

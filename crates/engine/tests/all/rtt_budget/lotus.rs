@@ -1,8 +1,8 @@
 //! The RTT budget of LOTUS between two compute nodes, with timestamps that cost a round.
 //!
-//! Invariant checked: the table in `protocol/lotus/mod.rs`. A round trip is a round of verbs, or the LOCK messages of
-//! one fetch and their replies. The only atomic at a memory node is the verb that takes a commit timestamp from the
-//! pool. If the version table is cached, only records are read.
+//! Invariant checked: the costs in the table in `protocol/lotus/mod.rs`. A round trip is a round of verbs, or the
+//! LOCK messages of one fetch and their replies. The only atomic at a memory node is the verb that takes a commit
+//! timestamp from the pool. If the version table is cached, the transaction reads only records.
 //!
 //! (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", counts
 //! round trips in the same way.)
@@ -17,13 +17,13 @@ const WRITES: &str = "writes";
 const REMEMBERED: &str = "the version tables are remembered";
 const REMOTE: &str = "another node grants the locks";
 
-/// The expected cost. `reads` counts READs of version tables and records; `faa` is the number of timestamps that an
-/// atomic took from the pool's word.
+/// The expected cost of a transaction. `reads` is the number of READs of version tables and records. `faa` is the
+/// number of timestamps that an atomic took from the pool's word.
 fn spent(rounds: u64, messages: u64, reads: u64, faa: u64) -> Cost {
     Cost { messages, faa, ..cost(rounds, ANY, reads, ANY, 0) }
 }
 
-/// Makes a row that finds this number of version tables in the cache.
+/// Creates a row whose transaction finds this number of version tables in the cache.
 fn found<'a>(
     lines: impl Into<Vec<&'static str>>,
     cached: u64,
@@ -35,8 +35,8 @@ fn found<'a>(
 
 fn writes<'a>(own: &'a [u64], others: &'a [u64]) -> Vec<Row<'a>> {
     let (own, others) = ([Add(NARROW, &own[..2])], [Add(NARROW, &others[..2])]);
-    // The rounds are E2, E3, C1, C2, C3: one more than with a cached version table, which exists after the first
-    // commit.
+    // The rounds are E2, E3, C1, C2, C3. This is one round more than with a cached version table, which exists after
+    // the first commit.
     let mut rows = vec![found([WRITES], 0, own, spent(5, 0, 4, 1))];
     rows.extend((0..3).map(|_| found([WRITES, REMEMBERED], 2, own, spent(4, 0, 2, 1))));
     // E1 is one exchange of messages, however many locks the transaction requests. The node does not cache version
@@ -48,7 +48,7 @@ fn writes<'a>(own: &'a [u64], others: &'a [u64]) -> Vec<Row<'a>> {
 fn reads<'a>(own: &'a [u64], others: &'a [u64]) -> Vec<Row<'a>> {
     let read = |keys| [Read(NARROW, keys)];
     let (first, second) = (read(&own[..1]), read(&own[1..2]));
-    // One READ takes T_start.
+    // In this row, one READ takes T_start.
     let snapshot = |lines: Vec<_>, cached, steps, (rounds, reads): (u64, u64)| {
         found(lines, cached, steps, spent(rounds, 0, 1 + reads, 0)).declared()
     };
@@ -57,14 +57,15 @@ fn reads<'a>(own: &'a [u64], others: &'a [u64]) -> Vec<Row<'a>> {
         snapshot(vec![DECLARED, REMEMBERED], 1, first, (2, 1)),
         snapshot(vec![DECLARED], 0, read(&others[..1]), (3, 2)),
         snapshot(vec![DECLARED], 0, read(&others[..1]), (3, 2)),
-        // This transaction takes a read lock, and no T_start.
+        // This transaction takes a read lock. The transaction takes no T_start.
         found([READS], 0, second, spent(2, 0, 2, 0)),
         found([READS, REMEMBERED], 1, second, spent(1, 0, 1, 0)),
     ]
 }
 
-/// A write lock granted to another node invalidates the cached version table. An aborted write of the node's own
-/// transaction does not. The node's own commit stores the new version table in the cache.
+/// A write lock that is granted to another node invalidates the cached version table. An aborted write of the node's
+/// own transaction does not invalidate the cached version table. The node's own commit stores the new version table
+/// in the cache.
 fn remembered(keys: &[u64]) -> Vec<Row<'_>> {
     let any = spent(ANY, ANY, ANY, ANY);
     let read = |cached| found(VARIANT, cached, [Read(NARROW, keys)], any).declared();

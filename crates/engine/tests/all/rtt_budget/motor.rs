@@ -1,6 +1,6 @@
-//! The RTT budget of Motor.
+//! Tests the RTT budget of Motor: the number of round trips of its transactions.
 //!
-//! Invariant checked: the table in `protocol/motor/mod.rs`, for each number of copies.
+//! Invariant checked: the costs in the table in `protocol/motor/mod.rs`, for each number of copies.
 
 use super::*;
 use crate::common::budget::reading;
@@ -23,8 +23,9 @@ const ENTRIES: &str = "entries of ordered indexes that come or go";
 const SPLIT: &str = "split of buckets, before the next transaction";
 const SETS: [&[u64]; 2] = [&[1], &[1, 2, 3]];
 
-/// The cost of updating `records` records: log, and {delta, value, head} of each record, to every copy. With one copy
-/// the release is a WRITE in the data's batch. With several copies the release is a round of CAS that is not awaited.
+/// The cost of updating `records` records. The transaction writes the log, and {delta, value, head} of each record,
+/// to every copy. With one copy the release is a WRITE in the data's batch. With several copies the release is a
+/// round of CAS that no transaction awaits.
 fn writing(copies: usize, rounds: u64, reads: u64, records: u64) -> Cost {
     let data = (1 + 3 * records) * copies as u64;
     match copies {
@@ -48,9 +49,9 @@ fn reads() -> Vec<Row<'static>> {
     }
     let own = AbortReason::User;
     rows.extend([
-        // For a missing record the transaction reads its bin, then its bucket in three READs.
+        // For an absent record the transaction reads its bin, then its bucket in three READs.
         row([AWAY], Cold, [Absent(&[77])], reading(2, 4)).declared(),
-        // A reader that is not declared validates reads of several records.
+        // A reader that is not declared read-only validates reads of several records.
         row(VARIANT, Cold, [Read(NARROW, &[1])], reading(2, 2)),
         row(VARIANT, Cold, [Read(NARROW, &[1, 2])], reading(3, 6)),
         row(VARIANT, Warm, [Read(NARROW, &[1, 2])], reading(2, 6)),
@@ -81,7 +82,8 @@ fn writes(copies: usize) -> Vec<Row<'static>> {
             writing(copies, 3, 2 + 2 + 1, 1),
         )
         .if_alone(copies, ONE_NODE),
-        // A record is requested for update and not changed, so there is nothing to write.
+        // In this row, the transaction requests a record for update and does not change it, so there is nothing to
+        // write.
         row(VARIANT, Warm, [Lock(&[1])], cost(1, 1, 2, 0, 2)),
         row([OWN_ABORT], Warm, [Add(NARROW, &[1]), Abort], cost(1, 1, 2, 0, 2))
             .aborts(AbortReason::User),
@@ -100,7 +102,7 @@ fn aborts() -> Vec<Row<'static>> {
         row([ABORT], Warm, [Add(NARROW, &[1, 2])], cost(1, 1, 4, 0, 3))
             .holding(2)
             .aborts(AbortReason::LockRefused),
-        // A snapshot that finds a locked record reads it three more times, and then aborts.
+        // If a snapshot finds a locked record, it reads the record three more times, and then aborts.
         row(VARIANT, Warm, [Read(NARROW, &[2])], reading(4, 8))
             .declared()
             .holding(2)
@@ -110,7 +112,8 @@ fn aborts() -> Vec<Row<'static>> {
     rows
 }
 
-/// The published system writes four times for each record and replica, and does not await these writes.
+/// Rows of Motor's published system. The published system writes four times for each record and replica, and does not
+/// await these writes.
 fn published(copies: usize) -> Vec<Row<'static>> {
     let mut rows = learnt();
     for keys in SETS {
@@ -125,8 +128,8 @@ fn published(copies: usize) -> Vec<Row<'static>> {
     rows
 }
 
-/// With whole versions no delta is written, and a value waits for its head. Heads have a separate round, or `round`
-/// is 0.
+/// Rows with whole versions. The transaction writes no delta, and a value waits for its head. If heads have a
+/// separate round, `round` is 1, otherwise `round` is 0.
 fn whole_versions(copies: usize, round: u64) -> Vec<Row<'static>> {
     let mut rows = learnt();
     for keys in SETS {
@@ -144,7 +147,8 @@ fn whole_versions(copies: usize, round: u64) -> Vec<Row<'static>> {
     rows
 }
 
-/// The rows of the published system: values, heads, unlocks. There is also a log, which the steps towards LOTUS add.
+/// The rows of the published system: values, heads, unlocks. The rows also have a log, which the steps towards LOTUS
+/// add.
 fn whole_published(copies: usize, log: u64, round: u64) -> Vec<Row<'static>> {
     let mut rows = learnt();
     rows.extend(SETS.map(|keys| {
@@ -155,9 +159,9 @@ fn whole_published(copies: usize, log: u64, round: u64) -> Vec<Row<'static>> {
     rows
 }
 
-/// A scan whose path is cached reads its leaves in one round, with three READs for each leaf. A scan of a snapshot
-/// needs no more rounds. In a transaction that may write, several leaves are validated. A new entry costs one round
-/// for lock and leaf.
+/// Rows of scans and inserts of an ordered index. A scan whose path is cached reads its leaves in one round, with
+/// three READs for each leaf. A scan of a snapshot needs no more rounds. In a transaction that may write, several
+/// leaves are validated. A new entry costs one round for lock and leaf.
 fn ordered(copies: usize) -> Vec<Row<'static>> {
     let inserted = cost(4, u64::from(copies > 1), ANY, ANY, ANY);
     vec![

@@ -1,6 +1,6 @@
-//! The RTT budget of OCC.
+//! Tests the RTT budget of OCC: the number of round trips of its transactions.
 //!
-//! Invariant checked: the table in `protocol/occ/mod.rs`, for each number of copies.
+//! Invariant checked: the costs in the table in `protocol/occ/mod.rs`, for each number of copies.
 
 use super::*;
 use By::{Cold, Warm};
@@ -15,8 +15,8 @@ const AWAY: &str = "record away from its home, or absent";
 const ABORT: &str = "abort";
 const OWN_ABORT: &str = "own abort";
 
-/// The cost of updating `records` records of one line: log and data to every copy. The transaction does not await its
-/// unlocks by CAS.
+/// The cost of updating `records` records of one line. The transaction writes log and data to every copy. The
+/// transaction does not await its unlocks by CAS.
 fn writing(copies: usize, rounds: u64, reads: u64, records: u64) -> Cost {
     cost(rounds, 1, reads, (1 + records) * copies as u64, 2 * records)
 }

@@ -1,7 +1,7 @@
-//! The RTT budget of OOCC.
+//! Tests the RTT budget of OOCC: the number of round trips of its transactions.
 //!
-//! Invariant checked: the table in `protocol/oocc/mod.rs`, for each number of copies and for several lengths of
-//! leases.
+//! Invariant checked: the costs in the table in `protocol/oocc/mod.rs`, for each number of copies and for several
+//! lengths of leases.
 
 use super::*;
 use crate::common::budget::reading;
@@ -22,14 +22,14 @@ const INDEX: &str = "a change of an index";
 const ABORT: &str = "abort";
 const OWN_ABORT: &str = "own abort";
 
-/// A lease longer than any test takes to read.
+/// The length of a lease that is longer than any test takes to read.
 const LONG_NS: u32 = 10_000_000;
-/// A lease shorter than any read takes.
+/// The length of a lease that is shorter than any read takes.
 const SHORT_NS: u32 = 1;
 
-/// The cost of updating `records` records of `lines` lines: the log once, and {first line, other lines} of each
-/// record, to every copy. With one copy the release is in the data's batch, after a mark. With several copies the
-/// release is a round of CAS that is not awaited.
+/// The cost of updating `records` records of `lines` lines. The transaction writes the log once, and {first line,
+/// other lines} of each record, to every copy. With one copy the release is in the data's batch, after a mark. With
+/// several copies the release is a round of CAS that no transaction awaits.
 fn writing(copies: usize, rounds: u64, reads: u64, (records, lines): (u64, u64)) -> Cost {
     let data = (1 + records * lines) * copies as u64;
     // One CAS takes each lock word, and a second CAS raises the lock.
@@ -44,13 +44,13 @@ fn learnt() -> Vec<Row<'static>> {
     [NARROW, DOUBLE].map(|table| unmeasured(Warm, [Read(table, &[1, 2, 3])])).into()
 }
 
-/// A reader in lease takes one round without an atomic.
+/// Rows in which a reader in lease takes one round without an atomic.
 fn in_lease() -> Vec<Row<'static>> {
     let mut rows = learnt();
     for (table, by) in [(NARROW, Cold), (DOUBLE, Warm)] {
         for keys in [&[1][..], &[1, 2], &[1, 2, 3]] {
             let cost = reading(1, keys.len() as u64);
-            // One READ shows one moment, and needs no lease.
+            // A single READ shows one moment, and so needs no lease.
             let (line, leased) = if keys.len() == 1 { (ONE, 0) } else { (LEASED, 1) };
             rows.push(row([line], by, [Read(table, keys)], cost).phase("in_lease", leased));
         }
@@ -58,12 +58,13 @@ fn in_lease() -> Vec<Row<'static>> {
     // Each batch of records that a reader requests later costs one more round, and no validation.
     let later = [Read(NARROW, &[1, 2]), Read(NARROW, &[3, 4])];
     rows.push(row(VARIANT, Cold, later, reading(2, 4)));
-    // For a missing record the transaction reads its bin, then its bucket in three READs.
+    // For an absent record the transaction reads its bin, then its bucket in three READs.
     rows.push(row([ONE, AWAY], Cold, [Absent(&[77])], reading(2, 4)));
     rows
 }
 
-/// A reader that is too slow validates its reads. A single READ shows one moment, so it needs no validation.
+/// Rows in which a reader that is too slow validates its reads. A single READ shows one moment, so it needs no
+/// validation.
 fn out_of_lease() -> Vec<Row<'static>> {
     let own = AbortReason::User;
     let rows = vec![
@@ -89,8 +90,8 @@ fn writes(copies: usize) -> Vec<Row<'static>> {
     }
     let (add, three) = (Add(NARROW, &[1]), writing(copies, 3, 3, (1, 1)));
     rows.extend([
-        // The transaction also reads another record. In this row the lock is not raised, and that record is validated
-        // beside the log.
+        // The transaction also reads another record. In this row the transaction does not raise the lock, and it
+        // validates that record in the round of the log.
         row([KNOWN], Warm, [Ask(&[3]), add], Cost { cas: three.cas - 1, ..three })
             .if_alone(copies, ONE_NODE),
         // The transaction reads a record after it has taken the lock, so it raises the lock in the round of the READ.
@@ -100,7 +101,8 @@ fn writes(copies: usize) -> Vec<Row<'static>> {
     rows
 }
 
-/// A writer waits for the end of its lease before it sends the data, and the reply comes after the data are written.
+/// Rows in which a writer waits for the end of its lease before it sends the data. The reply comes after the data are
+/// written.
 fn waits_its_lease(lease_ns: u32) -> Vec<Row<'static>> {
     let mut rows = learnt();
     let add = row([KNOWN, ONE_NODE], Warm, [Add(NARROW, &[1])], writing(1, 3, 1, (1, 1)));
@@ -108,8 +110,9 @@ fn waits_its_lease(lease_ns: u32) -> Vec<Row<'static>> {
     rows
 }
 
-/// A transaction whose lock is refused ends immediately. A transaction that has logged a record of half a line and is
-/// then refused first removes its log entry at every copy. With one copy the entry could not be mistaken.
+/// Rows in which a transaction whose lock is refused ends immediately. If the transaction has logged a record of half
+/// a line and is then refused, it first removes its log entry at every copy. With one copy recovery could not mistake
+/// the entry, so the entry stays.
 fn aborts(copies: usize) -> Vec<Row<'static>> {
     let mut rows = learnt();
     rows.extend([
@@ -122,7 +125,7 @@ fn aborts(copies: usize) -> Vec<Row<'static>> {
         unmeasured(Warm, [Read(ADDED, &[1, 2])]),
     ]);
     for table in [ADDED, NARROW] {
-        // The rounds are: read; lock and read; validate and log; and, if needed, the removal of the log entry.
+        // The rounds are: read; lock and read; validate and log; and, if needed, remove the log entry.
         let takes_back = u64::from(table == ADDED && copies > 1);
         let spent = cost(3 + takes_back, 1, 3, copies as u64 * (1 + takes_back), 2);
         let steps = [Read(ADDED, &[1]), Add(table, &[2]), OtherAdds(ADDED, &[1])];
@@ -132,15 +135,15 @@ fn aborts(copies: usize) -> Vec<Row<'static>> {
     rows
 }
 
-/// A scan whose path is cached reads its leaves in one round, with three READs for each leaf. A scan in lease
-/// validates no leaf. A new entry costs a round for lock and leaf, and a mark for each copy of a group that is
-/// written.
+/// Rows of scans and inserts of an ordered index. A scan whose path is cached reads its leaves in one round, with
+/// three READs for each leaf. A scan in lease validates no leaf. A new entry costs a round for lock and leaf, and a
+/// mark for each copy of each group that the transaction writes.
 fn ordered(lease_ns: u32) -> Vec<Row<'static>> {
     let range = if lease_ns == 0 { reading(2, 4 * 3) } else { reading(1, 3 * 3) };
     vec![
         unmeasured(Cold, [Scan(0, 198)]),
         row([RANGE], Cold, [Scan(0, 198)], range),
-        // The rounds are: bin and bucket; lock; leaf; raise, validate and log; write.
+        // The rounds are: bin and bucket; lock; leaf; raise the lock, validate and log; write.
         row([KNOWN, UNKNOWN, INDEX], Cold, [Insert(NARROW, 5, true)], cost(5, ANY, ANY, ANY, ANY))
             .phase("mark", 1),
     ]

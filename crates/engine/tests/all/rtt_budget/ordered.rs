@@ -1,6 +1,7 @@
 //! The cost of an ordered index for threads whose cached paths end at nodes that have died.
 //!
-//! Invariant checked: such a thread abandons the path after a few rounds, whether it scans, inserts or splits.
+//! Invariant checked: a thread whose cached path ends at a dead node abandons the path after a few rounds. The thread
+//! does so whether it scans, inserts or splits.
 
 use crate::common::budget::{measure, phase};
 use crate::common::*;
@@ -11,11 +12,11 @@ use tarn_store::index::btree::work::{TreeTask, TreeWork};
 use tarn_store::schema::TableId;
 use tarn_store::schema::range::{IndexKey, Scan};
 
-/// The cost of an ordered index for a thread whose cached paths end at nodes that have died since and are reused far
-/// away.
+/// Tests the cost of an ordered index for a thread whose cached paths end at nodes that have died since. Since then,
+/// the dead nodes are reused far away in the tree.
 ///
-/// In an earlier version, threads did not check where a node's key range begins. Then such a thread followed NEXT
-/// through half of the tree (205 rounds here), and locked each of 202 leaves on its way.
+/// In an earlier version, threads did not check where a node's key range begins. A thread with such a path followed
+/// the field NEXT through half of the tree (205 rounds here), and locked each of 202 leaves on its way.
 #[test]
 fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
     let table = TableId(0);
@@ -66,8 +67,8 @@ fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
         });
         let locked = phase(by.context(), "lock_leaf") - locked;
         assert!(locked <= 2 && changed.rounds <= 10, "{from}: {locked} leaves, {changed:?}");
-        // Changes of the tree's shape descend the tree by other code, which already abandoned a path after some
-        // nodes.
+        // Splits and merges use other code to descend the tree. This code abandoned a path after some nodes even in
+        // the earlier version.
         let (by, mut key) = (&mut splitting[at], [0; 64]);
         key[..8].copy_from_slice(&from.to_be_bytes());
         let work = TreeWork { index: by_key, task: TreeTask::Split, level: 0, key };

@@ -1,15 +1,16 @@
 //! A system's table of round trips, as the documentation in its source states it.
 //!
-//! Invariant checked: a row names lines that exist; the numbers of its lines add up to its rounds. The row has a
-//! detached round if its last line states that one follows, and none if no line does. At the end every line has been
-//! named. A line's number counts only if the line states one number for every transaction: "2: read, validate", "+ 1:
-//! the record's bin", "as above", but neither "1 at lock, 2 at validation" nor "+ 1 for each".
+//! Invariant checked: a row names lines of the table that exist, and the numbers of its lines add up to its rounds.
+//! If the row's last line states that a detached round follows, the row has one. If no line states this, the row has
+//! none. At the end the rows have named every line. A line's number counts only if the line states one number for
+//! every transaction. Examples are "2: read, validate", "+ 1: the record's bin" and "as above". Counterexamples are
+//! "1 at lock, 2 at validation" and "+ 1 for each".
 
 use super::{ANY, Row};
 
 struct Line {
     name: String,
-    /// The number of rounds until the reply, if the line states one number.
+    /// The number of rounds until the reply, if the line states one number for every transaction.
     rounds: Option<i64>,
     /// The text of the table's column for the rounds after the reply.
     then: String,
@@ -47,7 +48,7 @@ impl Table {
         self.find(name).is_covered = true;
     }
 
-    /// Compares the cost of a row with the row's lines.
+    /// Compares the cost of a row with the lines that the row names.
     pub(super) fn note(&mut self, row: &Row<'_>, wrong: &mut Vec<String>) {
         let (Some(cost), false) = (row.cost, row.lines.is_empty()) else { return };
         let (mut sum, mut then) = (Some(0), String::new());
@@ -77,14 +78,14 @@ impl Table {
         }
     }
 
-    /// Returns a message for each line that is in no row.
+    /// Returns a message for each line of the table that no row names.
     pub(super) fn left(&self) -> Vec<String> {
         let left = self.lines.iter().filter(|line| !line.is_covered);
         left.map(|line| format!("no row counts \"{}\"", line.name)).collect()
     }
 }
 
-/// Reads the number of rounds of a line, if it is the same for every transaction.
+/// Reads the number of rounds of a line, if the number is the same for every transaction.
 fn rounds(text: &str) -> Option<i64> {
     if text.starts_with("as above") {
         return Some(0);

@@ -1,9 +1,9 @@
-//! A fabric of messages alone, in virtual time and one thread, that loses, doubles, delays and
-//! reorders datagrams as a seed says.
+//! A fabric that has only messages, in virtual time and on one thread. A seed decides which datagrams the fabric
+//! loses, duplicates, delays and reorders.
 //!
-//! Invariant: all events are a function of the seed. May break: any datagram, at any time,
-//! independently; a life of a node with all its state. Survive: bytes (a datagram arrives whole or
-//! not at all) and time (one clock for all).
+//! Invariant: all events depend only on the seed. The fabric may lose or disturb any datagram at any time,
+//! independently of other datagrams. A node's incarnation may end, with all its state. The fabric never changes the
+//! bytes of a datagram, which arrives whole or not at all. All nodes read the same correct clock.
 
 use rand::{Rng as _, RngExt as _};
 use std::cell::RefCell;
@@ -19,7 +19,7 @@ use tarn_fabric::rng::{Rng, seeded};
 use tarn_fabric::round::Round;
 use tarn_fabric::window::Drift;
 
-/// How unkind the network is.
+/// The rates at which the network disturbs datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct Chaos {
     pub loss_percent: u32,
@@ -29,7 +29,7 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    /// Returns a different temper for every seed.
+    /// Returns different rates for every seed.
     pub fn of(seed: u64) -> Chaos {
         let mut rng = seeded(seed, 1);
         Chaos {
@@ -40,7 +40,7 @@ impl Chaos {
         }
     }
 
-    /// Nothing goes wrong.
+    /// The rates of a network that disturbs no datagram.
     pub const CALM: Chaos = Chaos {
         loss_percent: 0,
         duplicate_percent: 0,
@@ -59,7 +59,7 @@ struct World {
     sent: u64,
 }
 
-/// The network.
+/// The network between all nodes of a test.
 #[derive(Clone)]
 pub struct Net(Rc<RefCell<World>>);
 
@@ -76,13 +76,13 @@ impl Net {
         })))
     }
 
-    /// Returns the port of thread 0 of a node. A later life inherits the datagrams in flight to the
-    /// earlier.
+    /// Returns the port of thread 0 of a node. A later incarnation of the node receives the datagrams that are in
+    /// flight to the earlier incarnation.
     pub fn port(&self, node: NodeId) -> Port {
         Port::new(Box::new(ChaosBackend { net: self.clone(), node }), 1)
     }
 
-    /// Datagrams sent so far, lost ones included.
+    /// Returns the number of datagrams sent so far. Lost datagrams are counted too.
     pub fn sent(&self) -> u64 {
         self.0.borrow().sent
     }
@@ -91,7 +91,7 @@ impl Net {
         Nanos(self.0.borrow().now)
     }
 
-    /// Lets time pass, and datagrams arrive.
+    /// Advances the virtual time, so that datagrams arrive.
     pub fn advance(&self, ns: u64) {
         let world = &mut *self.0.borrow_mut();
         world.now += ns;
@@ -105,7 +105,7 @@ impl Net {
     }
 }
 
-/// Names a life of a node.
+/// Names an incarnation of a node.
 pub const fn node(slot: u16, incarnation: u16) -> NodeId {
     NodeId { slot: NodeSlot(slot), incarnation: Incarnation(incarnation) }
 }
@@ -203,7 +203,7 @@ impl Backend for ChaosBackend {
     }
 }
 
-/// Returns `len` bytes that only `id` has.
+/// Returns a text of `len` bytes, which is different for every `id`.
 pub fn text(id: u64, len: usize) -> Vec<u8> {
     let mut bytes = id.to_le_bytes().to_vec();
     bytes.resize(len.max(8), 0);
@@ -212,7 +212,7 @@ pub fn text(id: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns the id of a [`text`], and checks its bytes.
+/// Returns the id of a [`text`], and checks the text's bytes.
 pub fn id_of(bytes: &[u8]) -> u64 {
     let id = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     assert_eq!(bytes, text(id, bytes.len()), "not what was sent");

@@ -1,10 +1,10 @@
-//! Draws one schedule: messages and verbs, where and when they landed, and the records after each of
-//! them.
+//! Draws one schedule: the messages and verbs, the places and times at which they landed, and the records after each
+//! of them.
 //!
 //! Map: [`names`] names the object at an address, [`scene`] converts a trace to rows, and [`text`] and
 //! [`svg`] draw the rows.
 //!
-//! Invariant: litmus and schedule determine the drawing, byte for byte.
+//! Invariant: a litmus and a schedule determine every byte of the drawing.
 
 pub mod names;
 pub mod scene;

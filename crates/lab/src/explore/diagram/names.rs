@@ -1,7 +1,7 @@
-//! Names the object at an address of a litmus's small database.
+//! Finds the name of the object at an address of a litmus's small database.
 //!
-//! Invariant: this module knows the catalog's plan and the layout of a slot's head, but knows nothing
-//! of a protocol. A place without a name is described by its group and offset.
+//! Invariant: this module knows the catalog's plan and the layout of a slot's head, but knows nothing of a protocol.
+//! If an address belongs to no named object, the drawing shows the address's group and offset.
 
 use super::super::cluster::{Cluster, TABLE};
 use super::super::script::RecordIndex;
@@ -10,7 +10,7 @@ use tarn_store::ids::OwnerTag;
 use tarn_store::index::{IndexView, hash_of};
 use tarn_store::layout::{DIRECTORY_BYTES, Field, RecordLayout, Slot, Version, VersionWord};
 
-/// A slot or a directory record with a name, found by its first byte.
+/// A named slot or a named directory record, with the address of its first byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Known {
     at: Address,
@@ -99,7 +99,7 @@ fn offset_in(known: &Known, address: Address) -> Option<usize> {
     (offset < known.bytes).then_some(offset)
 }
 
-/// Adds an object. If a place already has a name, the two names become one combined name.
+/// Adds a named object. If an object at the same place already has a name, the two names are combined into one name.
 fn add(all: &mut Vec<Known>, known: Known) {
     match all.iter_mut().find(|other| other.at == known.at) {
         Some(other) => other.name = format!("{}/{}", other.name, known.name),

@@ -1,8 +1,8 @@
-//! Converts a trace to rows. Each verb, beginning, end and fault has one row, with the records after
-//! it.
+//! Converts a trace to rows. Each verb, each fault, and each beginning or end of a transaction has one row. A row
+//! also shows the records after this event.
 //!
-//! Invariant: rows are in the order of the execution. Lines of one verb that land one after another are
-//! one row. A record's state is shown at the step that changed it, as it is in the words of memory.
+//! Invariant: rows are in the order of the execution. If the lines of one verb land one after another, they share one
+//! row. The row of the step that changed a record shows the record's words in memory after this step.
 
 use super::super::desk::Desk;
 use super::super::model::LitmusModel;
@@ -30,9 +30,9 @@ pub enum Tone {
 /// One row of the drawing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// The number of the step.
+    /// The number of the step in the execution.
     pub step: u32,
-    /// The actor.
+    /// The actor that caused the event of this row, if any actor did.
     pub actor: Option<usize>,
     /// For a verb: the step in which it was sent, and the memory node at which it landed.
     pub arrow: Option<(u32, u16)>,
@@ -98,12 +98,11 @@ struct Making<'a> {
     desk: &'a Desk,
     heads: BTreeMap<(u16, u64), Head>,
     rows: Vec<Row>,
-    /// The verb whose lines are landing one after another, and the number of its lines that have
-    /// landed.
+    /// The verb whose lines are landing one after another, and the number of this verb's lines that have landed.
     last: Option<((usize, u32, u32), u32)>,
 }
 
-/// One piece of a verb that landed.
+/// A piece of a verb: some bytes of one object that the verb read or wrote.
 struct Piece<'a> {
     kind: VerbKind,
     target: Target,
@@ -168,7 +167,7 @@ impl Making<'_> {
         }
     }
 
-    /// Describes the effect of a piece.
+    /// Describes the effect that a piece of a verb has on an object.
     fn piece(&self, piece: &Piece<'_>) -> String {
         let named = self.names.at(piece.target.address());
         let is_head = named.as_ref().is_some_and(|it| it.is_record && it.offset == LOCK_AT);
@@ -204,7 +203,8 @@ impl Making<'_> {
         }
     }
 
-    /// Records the words of records' heads that a piece shows. Returns a description of the changes.
+    /// Records the new words that a piece of a verb shows in the heads of records. Returns a description of the
+    /// changed words.
     fn change(&mut self, piece: &Piece<'_>) -> String {
         let (mut said, mut cells) = (Vec::new(), Vec::new());
         for (word, (before, after)) in piece.before.iter().zip(piece.after).enumerate() {
@@ -262,7 +262,8 @@ fn part(offset: Option<usize>, piece: &Piece<'_>) -> String {
 }
 
 fn with_lines(words: &str, lines: u32) -> String {
-    // Only the number of lines is replaced. A number in the description of the first line stays.
+    // Replaces only the number of lines at the end of the description. A number in the description of the first line
+    // stays unchanged.
     let counted = words.strip_suffix(" lines)").and_then(|it| it.rsplit_once(" ("));
     let base = counted.map_or(words, |(base, _)| base);
     format!("{base} ({lines} lines)")

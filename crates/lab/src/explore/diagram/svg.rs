@@ -1,8 +1,8 @@
-//! Draws a scene as one picture. Time goes down, and each step has a row. An arrow goes from the step
-//! in which a verb was sent to the step in which it landed.
+//! Draws a scene as one picture. Time runs downwards, and each step has a row. An arrow goes from the step in which a
+//! verb was sent to the step in which it landed.
 //!
-//! Invariant: the picture needs no other file (no script, no font, no link) and is readable on light
-//! and dark backgrounds. The same scene gives the same bytes.
+//! Invariant: the picture needs no other file (no script, no font, no link) and is readable on light and dark
+//! backgrounds. The same scene always gives the same bytes of SVG text.
 
 use super::scene::{Row, Scene, Tone};
 use crate::harness::lines::put;
@@ -10,7 +10,7 @@ use crate::sweep::chart::escape;
 use crate::trace::svg::document;
 use std::fmt::Write as _;
 
-/// Distances in pixels.
+/// Lengths and distances in the picture, in pixels.
 const LEFT: f64 = 64.0;
 const ACTOR_GAP: f64 = 110.0;
 const WORDS: f64 = 360.0;

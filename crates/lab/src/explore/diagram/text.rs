@@ -1,12 +1,12 @@
-//! Draws a scene for a terminal. Time goes down, and each coordinator and each memory node has a lane.
+//! Draws a scene for a terminal. Time runs downwards, and each coordinator and each memory node has a lane.
 //!
 //! ```text
 //!  step  C0  C1                                                  M0      M1
 //!     3  ┣━━━┿━━━ lock: CAS x free → T0/1 ━━━━━━━━━━━━━━━━━━━━━━►│       │       x@M0 v1 locked T0/1
 //! ```
 //!
-//! Invariant: each row is one line of text. An arrow is drawn in the row in which a verb landed. If the
-//! verb was sent before the row above, the description says in which step.
+//! Invariant: each row is one line of text. An arrow is drawn in the row in which a verb landed. If the verb was sent
+//! earlier than the previous row, the row's description names the step in which the verb was sent.
 
 use super::scene::{Row, Scene};
 use crate::harness::letters::{clipped, put, trimmed};

@@ -1,11 +1,10 @@
-//! Readers' leases whose length changes while transactions run: the throughput before, during, and
+//! Changes the length of readers' leases while transactions run, and measures the throughput before, during, and
 //! after the change.
 //!
-//! Invariant: three phases run on one database and differ only in the lease length. In each phase,
-//! the manager first reads the measurements after one interval, which only prepares it, and changes
-//! the length after the second interval. So the first phase ends before the first reading, and the
-//! second phase counts transactions around the second reading. The last phase has the length that
-//! the manager chose.
+//! Invariant: three phases run on one database and differ only in the lease length. In each phase, the manager of
+//! leases reads the measurements after one interval only to prepare itself. After the second interval, the manager
+//! changes the lease length. So the first phase ends before the first reading, and the second phase counts
+//! transactions around the second reading. The last phase uses the lease length that the manager chose.
 
 use super::case::{Bench, Case, Missing};
 use super::runs::Ground;
@@ -20,7 +19,7 @@ use tarn_engine::cluster::lease::LeasePolicy;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_store::placement::catalog::Options;
 
-/// A system whose lease length is adjusted.
+/// A system whose lease length the manager adjusts, and the bounds for this length.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Adjusting {
     /// The system on YCSB, with its initial lease; only the case's first number of coordinators is
@@ -30,7 +29,7 @@ pub struct Adjusting {
     pub bounds_ns: (u32, u32),
 }
 
-/// The result of a run with an adjusted lease.
+/// The result of a run in which the manager adjusted the lease length.
 #[derive(Clone, Debug, Serialize)]
 pub struct Adjusted {
     /// The name of the system that ran.
@@ -39,35 +38,36 @@ pub struct Adjusted {
     pub bench: Bench,
     /// The number of committed transactions per second with the initial lease.
     pub before_per_s: f64,
-    /// The number of committed transactions per second while the length changes, in a window of 0.1
-    /// virtual milliseconds.
+    /// The number of committed transactions per second while the lease length changes, in a window of 0.1 virtual
+    /// milliseconds.
     pub during_per_s: f64,
     /// The number of committed transactions per second with the lease length that the manager
     /// chose.
     pub after_per_s: f64,
-    /// The lengths of the leases, and the times to adjust them.
+    /// The lengths of the leases, and the times that the manager needed to change these lengths.
     pub leases: LeaseReport,
-    /// Whether an error in the memory counts as a failure.
+    /// Whether an error in the memory counts as a failure of this program.
     pub must_be_sound: bool,
     /// The errors in the memory after the run, and the failures of transactions.
     pub wrong: Vec<String>,
 }
 
-/// The manager's interval. The interval is shorter than the published interval of one second. The
-/// interval only determines when a lease length changes, but not the chosen length and not the
-/// duration of the change.
+/// The interval at which the manager reads its measurements. The manager's interval is shorter than the published
+/// interval of one second. The interval only determines the time at which a lease length changes. The interval
+/// determines neither the chosen length nor the duration of the change.
 const LOOKED_EVERY_MS: f64 = 1.0;
-/// The number of the manager's readings until the length changes.
+/// The number of times that the manager reads its measurements until it changes the length.
 const LOOKS: f64 = 2.0;
-/// The number of virtual milliseconds for which transactions are counted while the length changes:
-/// several times the duration of a change.
+/// The number of virtual milliseconds for which transactions are counted while the lease length changes. The counted
+/// time is several times as long as the change of the lease length.
 const CHANGING_MS: f64 = 0.1;
-/// The uncounted part of a phase that ends before the manager's first reading.
+/// The length of the first part of a phase, whose transactions are not counted. The phase ends before the manager's
+/// first reading.
 const WARM_UP_MS: f64 = 0.2;
 
 impl Adjusted {
-    /// Describes the chosen length, and the throughput before, during, and after the change; `None`
-    /// if the manager chose no length.
+    /// Describes the chosen length, and the throughput before, during, and after the change; `None` if the manager
+    /// chose no lease length.
     pub(super) fn told(&self) -> Option<String> {
         let change = self.leases.manager.as_ref()?.first.first()?;
         let millions = |per_s: f64| format!("{:.2}", per_s / 1e6);
@@ -85,7 +85,7 @@ impl Adjusted {
 }
 
 impl Adjusting {
-    /// Runs the three phases.
+    /// Runs the three phases: before, during and after the change of the lease length.
     ///
     /// # Errors
     /// The error states the reason for which the case cannot run.

@@ -1,8 +1,8 @@
-//! A drawing of simulated values against published values: a mark for each row that has both
-//! values.
+//! Draws simulated values against published values. Each row that has both values gets one mark.
 //!
-//! Invariant: both axes are logarithmic and have the same ends. So the rows whose values agree lie
-//! along the diagonal, between the two lines of the tolerance. A percentage is drawn as its factor.
+//! Invariant: both axes are logarithmic and have the same range. So the rows whose values agree lie along the
+//! diagonal, between the two lines of the tolerance. A value in percent is drawn as the factor to which it
+//! corresponds.
 
 use super::report::{said, value_of, verdict_name};
 use super::sheet::Row;
@@ -32,7 +32,7 @@ fn outcome(row: &Row) -> usize {
     }
 }
 
-/// Returns a row's published value and its simulated value, as factors.
+/// Returns a row's published value and its simulated value, both as factors.
 fn factors(row: &Row) -> Option<(f64, f64)> {
     let published = row.said_in.factor(row.published.value());
     let simulated = published * row.ratio?;
@@ -66,8 +66,8 @@ impl Axes {
         HEIGHT - BOTTOM - self.share(value) * (HEIGHT - TOP - BOTTOM)
     }
 
-    /// Draws ticks at every power of ten, the diagonal, the two lines of the tolerance, and the
-    /// names of the axes.
+    /// Draws ticks at every power of ten, the diagonal of equal values, the two lines of the tolerance, and the names
+    /// of the axes.
     fn draw(&self, svg: &mut String) {
         let [first, last] = [self.low, self.high].map(|power| 10f64.powi(power));
         let (left, right, bottom) = (self.x(first), self.x(last), self.y(first));
@@ -110,7 +110,7 @@ fn short(value: f64) -> String {
     if value < 1.0 { format!("{value}") } else { format!("{value:.0}") }
 }
 
-/// Returns the figure with its drawing and legend; the text is empty if no row has both values.
+/// Returns the HTML text of the figure with its drawing and legend. The text is empty if no row has both values.
 pub(super) fn html(rows: &[&Row]) -> String {
     let marks: Vec<(&Row, (f64, f64))> =
         rows.iter().filter_map(|row| Some((*row, factors(row)?))).collect();
@@ -154,7 +154,7 @@ fn legend(outcomes: &[usize]) -> String {
     html
 }
 
-/// Returns the tooltip's text for a row.
+/// Returns the text of the tooltip on a row's mark.
 fn told(row: &Row) -> String {
     let deciding = row.value(row.judged_by);
     format!(

@@ -1,7 +1,7 @@
-//! Groups of bars as an SVG element, with each bar's value on the bar.
+//! Draws groups of bars as an SVG element, with each bar's value on the bar.
 //!
-//! Invariant: colours are names of the page's style, and the same bars give the same bytes, as in
-//! [`crate::sweep::chart`]. A bar without a value is not drawn, but keeps its place.
+//! Invariant: colours are names that the page's style defines, as in [`crate::sweep::chart`]. The same bars always
+//! give the same bytes. If a bar has no value, its place stays empty.
 
 use crate::sweep::chart::{COLOURS, escape, step};
 use crate::sweep::report::brief;
@@ -13,10 +13,10 @@ const LEFT: f64 = 68.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = 34.0;
-/// The share of a group's width that the group's bars take.
+/// The part of a group's width that the bars of the group take together.
 const FILLED: f64 = 0.8;
 
-/// The text at the top of this file describes this type.
+/// A drawing of groups of bars, with its title and the name of the values.
 pub struct Bars {
     /// The title above the drawing.
     pub title: String,
@@ -34,7 +34,7 @@ impl Bars {
         self.series.iter().all(|(_, values)| values.iter().all(Option::is_none))
     }
 
-    /// Returns the figure with its drawing and legend.
+    /// Returns the HTML text of the figure with its drawing and legend.
     pub fn html(&self) -> String {
         let mut html =
             format!("<figure>\n<figcaption>{}</figcaption>\n{}", escape(&self.title), self.svg());

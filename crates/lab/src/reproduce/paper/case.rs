@@ -1,7 +1,8 @@
-//! One curve of a page: a benchmark, a system, and the numbers of concurrent transactions.
+//! A case gives one curve of a page. The case names a benchmark, a system, and the numbers of concurrent
+//! transactions.
 //!
-//! Invariant: equal cases are run only once, even if several sections request them. Cases with the
-//! same database run one after the other, and the database is loaded only once.
+//! Invariant: equal cases are run only once, even if several sections request them. Cases with the same database run
+//! one after the other, so that the database is loaded only once.
 
 use crate::bench::run::RunError;
 use crate::reproduce::stage::{Layout, System};
@@ -35,7 +36,7 @@ impl Kind {
     pub const ALL: [Kind; 6] =
         [Kind::Kvs, Kind::Tatp, Kind::Tpcc, Kind::SmallBank, Kind::Ycsb, Kind::TaoBench];
 
-    /// Returns the kind's name in the paper.
+    /// Returns the benchmark's name as the paper writes it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Kvs => "KVS",
@@ -55,13 +56,14 @@ pub struct Bench {
     pub kind: Kind,
     /// The name of the benchmark's profile.
     pub mix: &'static str,
-    /// The number of accounts, subscribers, warehouses, or pairs.
+    /// The number of accounts, subscribers, warehouses, or key-value pairs in the benchmark's database.
     pub records: u64,
     /// The skew of the accesses, for benchmarks whose skew can be chosen.
     pub zipf: Option<f64>,
-    /// The percentage of updates, for KVS, or of transactions that write, for YCSB.
+    /// The percentage of operations that update a record, for KVS. For YCSB, the percentage of transactions that
+    /// write.
     pub updates: Option<u32>,
-    /// The field that determines the shard of a lock, for TPC-C; `None` means the warehouse.
+    /// For TPC-C, the field of a key that determines the shard of a lock; `None` means the warehouse's number.
     #[serde(serialize_with = "field_name")]
     pub critical: Option<CriticalField>,
     /// The number of operations in a transaction, for YCSB.
@@ -77,8 +79,8 @@ fn field_name<S: Serializer>(field: &Option<CriticalField>, to: S) -> Result<S::
 }
 
 impl Bench {
-    /// Makes a benchmark as its profile describes it, with this number of accounts, subscribers,
-    /// warehouses, or pairs.
+    /// Makes a benchmark as its profile describes it, with this number of accounts, subscribers, warehouses, or
+    /// key-value pairs.
     pub fn new(kind: Kind, mix: &'static str, records: u64) -> Bench {
         let (zipf, updates, critical) = (None, None, None);
         let (operations, record_bytes) = (None, None);
@@ -89,7 +91,7 @@ impl Bench {
     pub fn loads_as(self) -> Bench {
         match self.kind {
             Kind::Kvs => Bench { zipf: None, updates: None, ..self },
-            // All of YCSB's profiles in this program have the same table, whatever their
+            // All of YCSB's profiles in this program have the same table, independently of the records that their
             // transactions read and write.
             Kind::Ycsb => Bench {
                 record_bytes: self.record_bytes,
@@ -103,10 +105,10 @@ impl Bench {
         Settings { profile: Some(self.mix.into()), records: Some(self.records), zipf: self.zipf }
     }
 
-    /// Makes the benchmark's workload.
+    /// Makes the workload of this benchmark.
     ///
     /// # Errors
-    /// A profile or a size that does not exist.
+    /// Fails if the profile or the size does not exist.
     pub fn make<W: Workload>(&self) -> Result<W, UsageError> {
         W::new(&self.settings())
     }
@@ -114,7 +116,7 @@ impl Bench {
     /// Makes TPC-C with its critical field.
     ///
     /// # Errors
-    /// The same errors as [`Bench::make`].
+    /// Returns the same errors as [`Bench::make`].
     pub fn make_tpcc(&self) -> Result<Tpcc, UsageError> {
         let tpcc = self.make::<Tpcc>()?;
         Ok(match self.critical {
@@ -126,7 +128,7 @@ impl Bench {
     /// Makes KVS with its percentage of updates.
     ///
     /// # Errors
-    /// The same errors as [`Bench::make`].
+    /// Returns the same errors as [`Bench::make`].
     pub fn make_kvs(&self) -> Result<Kvs, UsageError> {
         let kvs = self.make::<Kvs>()?;
         match self.updates {
@@ -139,7 +141,7 @@ impl Bench {
     /// length of its records.
     ///
     /// # Errors
-    /// The same errors as [`Bench::make`].
+    /// Returns the same errors as [`Bench::make`].
     pub fn make_ycsb(&self) -> Result<Ycsb, UsageError> {
         let mut ycsb = self.make::<Ycsb>()?;
         if let Some(percent) = self.updates {
@@ -155,12 +157,12 @@ impl Bench {
     }
 }
 
-/// The text at the top of this file describes this type.
+/// A case of an evaluation: a benchmark that a system runs, with several numbers of coordinators.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
     /// The benchmark.
     pub bench: Bench,
-    /// The system that runs it.
+    /// The system that runs the benchmark.
     pub system: System,
     /// The layout of the system's tables.
     pub layout: Layout,
@@ -169,7 +171,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Returns whether the two cases differ only in their points.
+    /// Returns whether the two cases differ only in their numbers of coordinators.
     pub fn is_like(&self, other: &Case) -> bool {
         (self.bench, self.system, self.layout) == (other.bench, other.system, other.layout)
     }

@@ -1,10 +1,10 @@
-//! A paper, as its data file describes it: the set-up, the published figures, the simulated value
-//! beside each figure, and the drawings.
+//! Reads the data file of a paper. The file describes the set-up, the published figures, the simulated value for each
+//! figure, and the drawings.
 //!
-//! A *case* is a text with a system, a benchmark, `@form`, and settings as `key=value`
-//! (`setting`). In a text, `{name}` is replaced by a value of the axis `name`. An axis is
-//! a list: its name, and then its values; `*list` is replaced by the values of a list of the
-//! extent. The first axis varies slowest. `value` defines the measures.
+//! A *case* is a text with a system, a benchmark, the system's form as `@form`, and settings as `key=value` (see
+//! `setting`). In a text, `{name}` is replaced by a value of the axis `name`. An axis is a list of the axis's name
+//! and then its values. A value `*list` is replaced by all values of the list with this name in the extent. The first
+//! axis varies slowest. The file `value.rs` defines the measures.
 //!
 //! Invariant: a file with a field that is not described here is refused. Every case, measure, list
 //! and layout that a file names exists, and the tests check all of them.
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The text at the top of this file describes this type.
+/// A paper: its set-up, its published figures, and the cases to run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
@@ -34,14 +34,14 @@ pub struct Paper {
     pub profile: Text,
     /// A description of the machines and columns, for a reader of the page.
     pub(super) legend: Text,
-    /// The choices that the paper leaves open and this evaluation makes.
+    /// The choices that the paper leaves open, so that this evaluation has to make them.
     pub(super) assumed: Vec<Text>,
-    /// The way in which a row names its limit.
+    /// The way in which a row names the resource that limits its value.
     pub(super) told: Told,
     /// The text that the page shows as the old value of a constant which a supposition replaces.
     pub(super) was: Text,
-    /// Protocols and variants whose histories and memory must be correct, in addition to all
-    /// variants whose name begins with "corrected".
+    /// Protocols and variants whose histories and memory must be correct, in addition to the variants whose names
+    /// begin with "corrected".
     #[serde(default)]
     pub(super) also_sound: Vec<Text>,
     /// The systems of which the page states whether they are available.
@@ -61,17 +61,17 @@ pub struct Paper {
     pub(super) sections: Vec<Section>,
 }
 
-/// The way in which a row names its limit.
+/// The way in which a row names the resource that limits its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Told {
-    /// The row names the busiest parts.
+    /// The row names the busiest hardware parts.
     BusiestParts,
     /// The row names the resource that was the limit.
     LimitingResource,
 }
 
-/// The forms in which the systems run: a row has a column for each form.
+/// The forms in which the systems run. A row has one column for each form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Columns {
@@ -80,13 +80,12 @@ pub(super) struct Columns {
     own: Column,
     /// The columns of rows that contain only systems to which the paper compares its own system.
     baselines: Column,
-    /// Whether the columns that do not decide the row's verdict are also judged and shown beside
-    /// the deciding column.
+    /// Whether the report also gives a verdict on each column that does not decide the row's verdict.
     #[serde(default)]
     pub judges_all: bool,
 }
 
-/// The form of each column, as far as the column has one, and the column that decides.
+/// For each column, the form of the systems in this column, if there is one. One column decides the row's verdict.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Column {
@@ -103,7 +102,7 @@ impl Columns {
         }
     }
 
-    /// Returns the form that decides in rows with the paper's own system.
+    /// Returns the form that decides the verdict of rows with the paper's own system.
     pub(super) fn decisive(&self) -> Text {
         self.own.forms[self.own.decides]
     }
@@ -124,8 +123,8 @@ pub(super) struct Benchmark {
     /// The name of the extent's list of coordinators; `None` means the numbers of the extent's
     /// scale.
     pub coordinators: Option<Text>,
-    /// The number of transactions of a whole published run, and its number of records. From these
-    /// two numbers follow the addresses that threads know after half of such a run.
+    /// The number of transactions of a whole published run, and its number of records. The numbers of transactions
+    /// and records determine the addresses that threads know after half of such a run.
     pub ran: [f64; 2],
     /// Whether threads begin with the addresses that they would know after half of a published run.
     #[serde(default)]
@@ -149,14 +148,14 @@ pub(super) struct Extents {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Smaller {
-    /// The amount's name in the extent. The page has the sentence only if this amount is smaller
-    /// than `than`, or is another name than `than`.
+    /// The amount's name in the extent. The page has the sentence only if this amount is smaller than `than`. If the
+    /// amount is a name, the page has the sentence only if the name is not `than`.
     pub amount: Option<Text>,
     pub than: Option<Amount>,
     pub say: Text,
 }
 
-/// A possible supposition: it changes a cause for all systems of a run.
+/// A supposition that a user can make: an assumed change that applies to all systems of a run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Supposable {
@@ -174,7 +173,7 @@ pub(super) struct Supposable {
     /// The settings for each value of the supposition.
     #[serde(default)]
     pub values: BTreeMap<Text, Text>,
-    /// The setting that takes a number as the supposition's value.
+    /// The setting that takes the supposition's value, if this value is a number.
     pub number: Option<Bounds>,
 }
 
@@ -184,7 +183,7 @@ pub(super) struct Supposable {
 pub(super) struct Bounds {
     pub from: f64,
     pub to: f64,
-    /// The name of the setting that takes the number.
+    /// The name of the setting to which the number is assigned.
     pub sets: Text,
     /// The form in which the page shows the number.
     pub shown: Text,
@@ -206,13 +205,13 @@ pub(super) struct Section {
     #[serde(default)]
     pub run: Vec<Cases>,
     pub crashes: Option<Crashes>,
-    /// The hotspots whose shards are distributed to other nodes.
+    /// The hotspots: runs in which hot shards move to other nodes.
     #[serde(default)]
     pub hotspots: Vec<Cases>,
-    /// The cases whose leases are adjusted.
+    /// The cases in which the manager adjusts the length of read leases.
     #[serde(default)]
     pub adjusted: Vec<Cases>,
-    /// The forms for which the section has no rows, and the reason for each.
+    /// The forms in which the section's rows have no simulated value, with the reason for each form.
     #[serde(default)]
     pub not_run: BTreeMap<Text, Text>,
     #[serde(rename = "group")]
@@ -221,14 +220,14 @@ pub(super) struct Section {
     pub grids: Vec<Grid>,
     #[serde(default)]
     pub curves: Vec<Curves>,
-    /// The title of a drawing that shows all crashes over time.
+    /// The title of the drawing that shows the throughput over time for all crashes of the section.
     pub timeline: Option<Text>,
     /// The notes for a reader.
     #[serde(default)]
     pub notes: Vec<Text>,
 }
 
-/// The cases that are run: one case for each combination of the axes' values.
+/// The cases that a section runs: one case for each combination of the axes' values.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cases {
@@ -238,7 +237,7 @@ pub(super) struct Cases {
     /// The name of the extent's list of coordinators. `most` means only the benchmark's largest
     /// number, and `None` means all numbers of the benchmark.
     pub at: Option<Text>,
-    /// The numbers of coordinators; if this list is not empty, it replaces the extent's numbers.
+    /// The numbers of coordinators of these cases. If this list is not empty, it replaces the numbers in the extent.
     #[serde(default)]
     pub coordinators: Vec<usize>,
 }
@@ -252,11 +251,11 @@ pub(super) struct Crashes {
     pub nodes: usize,
     /// The length of the run before the crash, in virtual milliseconds.
     pub before_ms: f64,
-    /// The length of the run after the machines have returned, in virtual milliseconds.
+    /// The length of the run after the crashed machines have joined again, in virtual milliseconds.
     pub after_ms: f64,
 }
 
-/// The published values of one of the paper's figures for one workload.
+/// A group of published values: the values of one of the paper's figures for one workload.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Group {
@@ -279,11 +278,11 @@ pub(super) struct Stated {
     /// The place of the value in the paper, if it differs from the place of the group's other
     /// values.
     source: Option<Text>,
-    /// Whether the value was computed from stated values.
+    /// Whether the value was computed from values that the paper states.
     #[serde(default)]
     derived: bool,
     bound: Option<Relation>,
-    /// The allowed deviation as a share, if it differs from [`TOLERANCE`].
+    /// The allowed deviation as a share of the published factor, if it differs from [`TOLERANCE`].
     within: Option<f64>,
     /// Whether the row contains only systems to which the paper compares its own system.
     #[serde(default)]
@@ -292,7 +291,7 @@ pub(super) struct Stated {
 }
 
 impl Stated {
-    /// Returns the published value in the form that rows use for their verdict.
+    /// Converts the published value to a target, which rows use for their verdict.
     pub(super) fn target(&self, group: &Group) -> Target {
         let source = self.source.unwrap_or(group.source).0;
         Target {
@@ -318,7 +317,7 @@ impl Stated {
 pub(super) struct Value {
     /// The name of the measure.
     pub of: Text,
-    /// The case, without its form; the text is empty if the measure needs no case.
+    /// The case that is measured, without its form. The text is empty if the measure needs no case.
     #[serde(default)]
     pub one: Text,
     /// The case by whose measure the first case's measure is divided.
@@ -328,13 +327,13 @@ pub(super) struct Value {
     /// The point of a curve at which the measure is taken.
     #[serde(default)]
     pub at: At,
-    /// The rule that selects one of several values, if the axes give a value for each combination.
+    /// The rule that selects one of several values, if each combination of the axes' values gives a value.
     pub best: Option<Best>,
     #[serde(default)]
     pub each: Vec<Axis>,
-    /// The axis whose value is the result, at the combination that `best` selects.
+    /// If this is an axis's name, the result is the value of this axis in the combination that `best` selects.
     pub tells: Option<Text>,
-    /// Whether missing values are ignored; otherwise one missing value makes the whole result
+    /// Whether the selection ignores missing values. If it does not, one missing value makes the whole result
     /// missing.
     #[serde(default)]
     pub skips_missing: bool,
@@ -343,16 +342,16 @@ pub(super) struct Value {
     pub why: Option<Text>,
 }
 
-/// The choice of a point on a curve.
+/// The rule that selects one point of a curve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum At {
     /// The point with the highest throughput.
     #[default]
     Peak,
-    /// The last point whose throughput is near the peak: it is used for latencies under load.
+    /// The last point whose throughput is near the peak: this point is used for latencies under load.
     Loaded,
-    /// The point with the fewest coordinators whose throughput is near the highest.
+    /// The point with the fewest coordinators whose throughput is near the highest throughput.
     Saturation,
     /// The point with the largest number of coordinators that was run.
     Most,
@@ -366,8 +365,8 @@ pub(super) enum Best {
     Highest,
 }
 
-/// A drawing of a measure, for each series and each group. If the axis of the groups has a name,
-/// the drawing has lines; otherwise it has bars.
+/// A drawing that shows one measure for each series and each group. If the axis of the groups has a name, the drawing
+/// has lines; otherwise the drawing has bars.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Grid {
@@ -381,8 +380,8 @@ pub(super) struct Grid {
     pub series: Entries,
 }
 
-/// The groups or the series of a drawing. Each entry has a label and a part of a case; a series may
-/// also have a measure of its own.
+/// The groups or the series of a drawing. Each entry has a label and a part of a case's text. A series may also have
+/// its own measure.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entries {
@@ -403,7 +402,7 @@ pub(super) struct Curves {
     /// A list of cases, as an alternative to `case`.
     #[serde(default)]
     pub cases: Vec<Text>,
-    /// The measure along the horizontal axis; the default is throughput.
+    /// The measure along the horizontal axis; the default measure is throughput.
     #[serde(default = "millions")]
     pub x: Text,
     #[serde(default = "median")]
@@ -424,7 +423,7 @@ const FILES: [&str; 2] =
 /// All papers that have a data file.
 ///
 /// # Panics
-/// A file cannot be read; the tests read all files.
+/// Panics if a data file cannot be read. The tests read all data files.
 pub static ALL: LazyLock<Vec<Paper>> = LazyLock::new(|| {
     let read = |text: &str| toml::from_str(text).unwrap_or_else(|error| panic!("a paper: {error}"));
     FILES.into_iter().map(read).collect()
@@ -451,7 +450,7 @@ pub(super) fn combinations(axes: &[Axis], extent: &Extent) -> Vec<Vec<(Text, Tex
     all
 }
 
-/// Returns the text, with each `{name}` replaced by the value of this name.
+/// Returns the text in which each `{name}` is replaced by the value with this name.
 pub(super) fn filled(text: &str, values: &[(Text, Text)]) -> String {
     let replaced =
         |text: String, (name, value): &(Text, Text)| text.replace(&format!("{{{name}}}"), value);

@@ -1,5 +1,5 @@
-//! The extent to which a paper's evaluation is run: the sizes of databases, the lengths of points,
-//! and the numbers of coordinators.
+//! The extent determines how much of a paper's evaluation is run: the sizes of databases, the lengths of points, and
+//! the numbers of coordinators.
 //!
 //! Invariant: for every extent, the page states the amounts that are smaller than the published
 //! amounts.
@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The text at the top of this file describes this type.
+/// The extent of an evaluation: its sizes, lengths and numbers of coordinators.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Extent {
-    /// The lengths and the numbers of coordinators of points.
+    /// The lengths of the measured points, and their numbers of coordinators.
     pub scale: Scale,
     /// Sizes, lists and lengths, each with a name.
     pub of: BTreeMap<Text, Amount>,
@@ -48,7 +48,7 @@ impl fmt::Display for Amount {
 }
 
 impl Amount {
-    /// Returns the amount's number, or the largest number of a list; `None` for a name.
+    /// Returns the number of this amount, or the largest number if the amount is a list. Returns `None` for a name.
     fn number(&self) -> Option<f64> {
         match self {
             Amount::Whole(number) => Some(*number as f64),
@@ -75,7 +75,7 @@ impl Extent {
     /// Returns the amount with this name.
     ///
     /// # Panics
-    /// If no amount has this name: this is a mistake in a data file, which the tests find.
+    /// Panics if no amount has this name: this is a mistake in a data file, which the tests find.
     pub(super) fn amount(&self, name: &str) -> &Amount {
         self.of.get(name).unwrap_or_else(|| panic!("the extent has no {name}"))
     }
@@ -87,7 +87,7 @@ impl Extent {
         }
     }
 
-    /// Returns the numbers of a list.
+    /// Returns the numbers of the list with this name.
     pub(super) fn numbers(&self, name: &str) -> Vec<usize> {
         self.list(name).iter().filter_map(Amount::number).map(|number| number as usize).collect()
     }
@@ -108,8 +108,8 @@ impl Extent {
         }
     }
 
-    /// Returns the lengths of a benchmark's points: TPC-C's points run longer, because TPC-C's
-    /// transactions are longer.
+    /// Returns the lengths of the points of a benchmark. The points of TPC-C run longer, because transactions of
+    /// TPC-C take more time.
     pub(super) fn scale_of(&self, kind: Kind) -> Scale {
         let mut scale = self.scale.clone();
         if kind == Kind::Tpcc {

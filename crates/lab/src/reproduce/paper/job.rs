@@ -1,7 +1,7 @@
-//! The jobs of a section: curves, crashes, hotspots, and leases that are adjusted.
+//! Collects the jobs of the wanted sections. A job is a curve, a crash, a hotspot, or a run that adjusts read leases.
 //!
-//! Invariant: jobs keep the order of the data file, since cases with the same database run in this
-//! order on one load of the database.
+//! Invariant: jobs keep the order of the data file, because cases with the same database run in this order on one
+//! loaded database.
 
 use super::adjusting::Adjusting;
 use super::case::Case;
@@ -11,7 +11,7 @@ use super::occasion::{Crash, Heating};
 use crate::reproduce::text::Text;
 use tarn_engine::cluster::lease::LEASE_NS_MAX;
 
-/// The text at the top of this file describes this type.
+/// All jobs of an evaluation: curves, crashes, hotspots, and runs that adjust read leases.
 #[derive(Default)]
 pub(super) struct Jobs {
     pub cases: Vec<Case>,
@@ -24,8 +24,7 @@ impl Jobs {
     /// Adds the jobs of one section.
     ///
     /// # Panics
-    /// If the program cannot read the text of a case: this is a mistake in a data file, which the
-    /// tests find.
+    /// Panics if the program cannot read the text of a case: this is a mistake in a data file, which the tests find.
     pub(super) fn add(&mut self, paper: &Paper, extent: &Extent, section: &Section) {
         self.cases.extend(section.run.iter().flat_map(|cases| all(paper, extent, cases)));
         if let Some(crashes) = &section.crashes {
@@ -65,7 +64,7 @@ fn seats(extent: &Extent) -> (usize, usize) {
     }
 }
 
-/// Returns all cases of an entry, with their numbers of coordinators.
+/// Returns all cases that an entry of the data file describes, with their numbers of coordinators.
 fn all(paper: &Paper, extent: &Extent, cases: &Cases) -> Vec<Case> {
     let of = |values: Vec<(Text, Text)>| {
         let mut case = case(paper, extent, &filled(&cases.case, &values));

@@ -1,18 +1,17 @@
 //! Finds the resource that limited a point's throughput.
 //!
-//! Invariant: the doorbell is checked before the processors, because a thread that waits for a
-//! doorbell is also busy. Atomics on different addresses overlap, so their total time is no share
-//! of the phase. So atomics are named as the limit if the NIC is the limit and at least half of its
-//! verbs are atomics.
+//! Invariant: the doorbell is checked before the processors, because a thread that waits for a doorbell is also busy.
+//! Atomics on different addresses overlap, so the sum of their times can exceed the phase. So the function counts
+//! atomics instead. If the NIC is the limit and at least half of its verbs are atomics, the atomics are the limit.
 
 use crate::reproduce::curve::Point;
 
-/// A part that is busy for at least this share of the time is the limit.
+/// A hardware part that is busy for at least this share of the time is the limit.
 const LIMIT: f64 = 0.85;
-/// If at least this share of tries is aborted and no part is the limit, contention is the limit.
+/// If at least this share of tries is aborted and no hardware part is the limit, contention is the limit.
 const CONTENDED: f64 = 0.2;
 
-/// Describes the limit and the parts that can be the limit.
+/// Describes the resource that limited a point, and the shares of time for which hardware parts were busy.
 pub(super) fn limit(point: &Point) -> String {
     let share = |name: &str| {
         let busy = point.busiest.iter().find(|busy| busy.part == name);
@@ -54,7 +53,7 @@ pub(super) fn limit(point: &Point) -> String {
     )
 }
 
-/// Returns the number of atomics per transaction.
+/// Returns the number of atomic verbs that one transaction sends.
 pub(super) fn atomics(point: &Point) -> f64 {
     ["cas", "faa", "masked_cas"].into_iter().map(|kind| point.verbs_of(kind)).sum()
 }
@@ -85,7 +84,7 @@ mod tests {
         let reads = [("read", 4.0)];
         let of = |shares: &[_]| limit_of(shares, &reads, 0.0);
         assert_eq!(of(&[("cpu", 1.0), ("doorbell", 0.5)]), "limit the CPU");
-        // Threads that wait for a doorbell also count as busy.
+        // Threads that wait for a NIC's doorbell also count as busy.
         assert_eq!(of(&[("cpu", 1.0), ("doorbell", 0.9)]), "limit the doorbell");
         assert_eq!(of(&[("nic pipeline", 0.99), ("doorbell", 0.9)]), "limit the NIC");
         assert_eq!(of(&[("link in", 0.99), ("nic pipeline", 0.9)]), "limit the link");

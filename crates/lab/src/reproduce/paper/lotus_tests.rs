@@ -1,8 +1,8 @@
-//! Tests of LOTUS's page as a whole. Available systems are run and drawn. The rows of systems that
-//! are not available state the reason for their missing values.
+//! Tests of LOTUS's page as a whole. The program runs and draws the available systems. The rows of other systems
+//! state why their values are missing.
 //!
-//! Invariant checked: a counterfactual profile and a supposition change the figures that depend on
-//! them, and the page names both. A crash is run for every system that recovers.
+//! Invariant checked: a counterfactual profile and a supposition change the figures that depend on them, and the page
+//! names the profile and the supposition. The evaluation runs a crash for every system that can recover.
 
 use super::data::by_name;
 use super::runs::Ran;
@@ -14,7 +14,7 @@ use crate::reproduce::paper::sheet::Row;
 use crate::reproduce::text::Text;
 use tarn_sim::profile::Profile;
 
-/// An order that runs in about one second.
+/// Returns an order of an evaluation that runs in about one second.
 fn tiny(only: &[&str]) -> Order {
     let paper = by_name("lotus").expect("a paper");
     let scale = Scale {
@@ -111,8 +111,8 @@ fn a_counterfactual_moves_what_it_is_about_and_is_named() {
     assert!(!page::page(&was.1).contains("Counterfactual:"));
 }
 
-/// The steps of the ablation share one database: the database that was loaded for a step without
-/// routing also serves a step with routing.
+/// The steps of the ablation share one database. The database that was loaded for a step without routing must also
+/// work for a step with routing.
 #[test]
 fn routing_is_a_step_of_its_own() {
     let evaluation = evaluate(&tiny(&["fig-14"]), &Silent).expect("a page");
@@ -129,8 +129,8 @@ fn routing_is_a_step_of_its_own() {
             evaluation.series.iter().filter(is_it).find(|it| it.series.name.starts_with("LOTUS,"));
         ran.expect("a curve").series.peak().expect("a point").messages
     };
-    // With and without routing, a timestamp takes one message. Each lock of another node takes two
-    // more messages.
+    // With and without routing, a transaction sends one message to get a timestamp. Each lock that another node
+    // grants takes two more messages.
     assert!(of(false) > of(true) + 1.0, "{} and {}", of(false), of(true));
 }
 
@@ -151,8 +151,8 @@ fn a_crash_is_run_for_whoever_recovers() {
     order.profile = order.profile.set("cluster.reconnect_ms", "2").expect("a constant");
     order.profile = order.profile.set("cluster.reregister_ms", "1").expect("a constant");
     let evaluation = evaluate(&order, &Silent).expect("a page");
-    // LOTUS has its own tests, so this test ignores LOTUS's failures. The test checks that FORD is
-    // correct, and that a missing run has no simulated value.
+    // LOTUS has its own tests, so this test ignores LOTUS's failures. The test checks that FORD is correct, and that
+    // a row without a run has no simulated value.
     let failed = evaluation.failed();
     assert!(failed.iter().all(|failure| failure.starts_with("LOTUS")), "{failed:?}");
     for row in &evaluation.rows {

@@ -1,18 +1,17 @@
-//! A paper's whole evaluation on one page: every published figure beside the simulated figure.
+//! Runs a paper's whole evaluation, and shows every published figure beside the simulated figure on one page.
 //!
 //! Map:
 //! - [`data`]: a paper as its data file describes it, with the cases to run and the published values to compare.
-//! - `setting`: makes cases from texts, and applies suppositions. [`extent`]: the extent of the run.
-//! - `job`: the jobs of a section. [`case`]: one curve. [`occasion`]: one crash or hotspot.
-//!   [`adjusting`]: one lease that is adjusted. [`runs`]: runs all jobs.
+//! - `setting`: makes cases from texts, and applies suppositions. [`extent`]: the sizes and lengths of a run.
+//! - `job`: the jobs of a section. [`case`]: one curve. [`occasion`]: one crash or hotspot. [`adjusting`]: one run
+//!   that adjusts read leases. [`runs`]: runs all jobs.
 //! - `value`: computes simulated values. `limit`: names the resource that was the limit.
 //! - [`target`]: compares a simulated value with a published value. [`sheet`]: the rows. `picture`: the drawings.
-//! - [`report`]: the whole result. [`page`]: the whole result as a page.
+//! - [`report`]: the whole result of an evaluation. [`page`]: this result as an HTML page.
 //!
-//! Invariant: all figures of a paper use one hardware profile and one set of systems. Every
-//! published figure has one row. A row without a simulated value states the reason, as the registry
-//! of protocols reported it when the page was made. Except for `wall`, a page depends only on its
-//! order.
+//! Invariant: all figures of a paper use one hardware profile and one set of systems. Every published figure has one
+//! row. A row without a simulated value states the reason, as the registry of protocols reported it when the page was
+//! made. Except for `wall`, a page depends only on the order of the evaluation.
 
 pub mod adjusting;
 mod against;
@@ -55,20 +54,21 @@ use value::Done;
 /// The name of the scale of a quick test run.
 const QUICK: &str = "quick";
 
-/// The settings of a requested evaluation.
+/// The settings of a requested evaluation, which were checked.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The paper.
     pub paper: &'static Paper,
     /// The extent of the run.
     pub extent: Extent,
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
     /// The hardware profile: the testbed's profile, or a counterfactual profile.
     pub profile: Profile,
     /// The names of the sections to run; an empty list means all sections.
     pub only: Vec<String>,
-    /// Changes that apply to all systems; only a counterfactual evaluation has such changes.
+    /// The suppositions: assumed changes that apply to all systems. Only a counterfactual evaluation has
+    /// suppositions.
     pub suppositions: Vec<Supposition>,
 }
 
@@ -77,7 +77,7 @@ pub struct Order {
 pub struct Asked {
     /// Whether the user wants only a quick test run.
     pub quick: bool,
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
     /// The hardware profile: the testbed's profile, or a counterfactual profile.
     pub profile: Profile,
@@ -88,10 +88,10 @@ pub struct Asked {
 }
 
 impl Paper {
-    /// Checks that the requested evaluation can be run.
+    /// Checks that the requested evaluation can be run, and returns its order.
     ///
     /// # Errors
-    /// A section or a supposition that does not exist.
+    /// Fails if a requested section or supposition does not exist.
     pub fn order(&'static self, asked: Asked) -> Result<Order, UsageError> {
         let Asked { quick, seed, profile, only, suppositions } = asked;
         let extent = if quick { &self.extent.quick } else { &self.extent.full };
@@ -115,10 +115,9 @@ impl Paper {
         Ok(self.sections.iter().filter(is_wanted).collect())
     }
 
-    /// Returns whether an incorrect history or memory of this system is a failure. A system that
-    /// follows a paper's text or public code may have the errors of that text or code. The page
-    /// shows the errors of papers and of public code, but such errors are no failures of this
-    /// program.
+    /// Returns whether an incorrect history or memory of this system is a failure. If a system follows a paper's text
+    /// or public code, it may have the errors of that text or code. The page shows such errors, but they are no
+    /// failures of this program.
     fn must_be_sound(&self, system: &System) -> bool {
         let name = format!("{} {}", system.protocol, system.variant);
         system.variant.starts_with("corrected") || self.also_sound.iter().any(|it| **it == *name)
@@ -128,7 +127,7 @@ impl Paper {
 /// Runs the evaluation and makes its report.
 ///
 /// # Errors
-/// A section that does not exist. If a run is not possible, the page states this, and the function
+/// Fails if a requested section does not exist. If a run is not possible, the page states this, and the function
 /// returns no error.
 #[expect(clippy::disallowed_methods, reason = "the program's clock")]
 pub fn evaluate(order: &Order, watch: &dyn Watch) -> Result<Evaluation, RunError> {
@@ -142,8 +141,7 @@ pub fn evaluate(order: &Order, watch: &dyn Watch) -> Result<Evaluation, RunError
         (kind, scale)
     });
     let what_if = |case: &mut Case| order.suppositions.iter().for_each(|it| it.apply(case));
-    // One thread runs each point, and a point's result does not depend on the points that run
-    // beside it.
+    // Each point runs on one thread, and other points that run at the same time do not change its result.
     let threads = if extent.scale.name == QUICK { machine::processors() } else { 1 };
     let ground = Ground {
         testbed: &testbed,

@@ -1,9 +1,9 @@
-//! Events under load that a page shows: crashes, and a hotspot whose shards are distributed to
-//! other nodes.
+//! Runs the events under load that a page shows: crashes of compute nodes, and hotspots whose shards move to other
+//! nodes.
 //!
-//! Invariant: a crashed machine is available again when its memory is registered and its queue
-//! pairs are connected, after the times in the profile. The times for registering and connecting
-//! are assumed constants, and the run adds no other waiting time.
+//! Invariant: a crashed machine is available again when its memory is registered and its queue pairs are connected.
+//! The profile has the times for these two steps. The times for registering and connecting are assumed constants, and
+//! the run adds no other waiting time.
 
 use super::case::{Bench, Kind, Missing};
 use super::runs::Ground;
@@ -27,12 +27,12 @@ use tarn_workloads::Workload;
 use tarn_workloads::smallbank::SmallBank;
 use tarn_workloads::tatp::Tatp;
 
-/// A crash of compute nodes, and the time of the crash.
+/// The plan of a run in which compute nodes crash.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Crash {
-    /// The benchmark.
+    /// The benchmark that runs during the crash.
     pub bench: Bench,
-    /// The system.
+    /// The system that runs the benchmark.
     pub system: System,
     /// The number of threads of each compute node.
     pub threads: usize,
@@ -42,11 +42,11 @@ pub struct Crash {
     pub nodes: usize,
     /// The time of the crash, in virtual milliseconds.
     pub at_ms: f64,
-    /// The length of the run after the machines have returned, in virtual milliseconds.
+    /// The length of the run after the crashed machines have joined again, in virtual milliseconds.
     pub after_ms: f64,
 }
 
-/// The result of a crash.
+/// The result of a run in which compute nodes crash.
 #[derive(Clone, Debug, Serialize)]
 pub struct Crashed {
     /// The name of the system that ran.
@@ -58,7 +58,7 @@ pub struct Crashed {
 }
 
 impl Crash {
-    /// Runs the crash.
+    /// Runs the benchmark with the crash.
     ///
     /// # Errors
     /// The error states the reason for which the crash cannot run.
@@ -96,16 +96,17 @@ impl Crash {
     }
 }
 
-/// The length of an interval: the paper counts transactions per millisecond.
+/// The length of the intervals in which transactions are counted, in milliseconds. The paper also counts transactions
+/// per millisecond.
 const INTERVAL_MS: f64 = 1.0;
 
-/// A hotspot whose shards all belong to one node at first. The number of hot shards equals the
-/// number of nodes, so that each node can take one of them.
+/// The plan of a run with a hotspot whose shards all belong to one node at first. The number of hot shards equals the
+/// number of nodes, so that each node can take one hot shard.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Heating {
-    /// The benchmark: SmallBank or TATP.
+    /// The benchmark that runs with the hotspot: SmallBank or TATP.
     pub bench: Bench,
-    /// The system.
+    /// The system that runs the benchmark.
     pub system: System,
     /// The number of threads of each compute node.
     pub threads: usize,
@@ -113,7 +114,7 @@ pub struct Heating {
     pub coroutines: usize,
 }
 
-/// The result of a hotspot.
+/// The result of a run with a hotspot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Heated {
     /// The name of the system that ran.
@@ -124,18 +125,18 @@ pub struct Heated {
     pub hotspot: HotspotReport,
 }
 
-/// The interval at which nodes decide about moves. The interval is shorter than the published
-/// interval, so that shards move within some milliseconds. The interval only determines when shards
-/// move, and not the length of their interruption.
+/// The interval at which nodes decide about moves of shards, in milliseconds. The interval between decisions is
+/// shorter than the published interval, so that shards move within a few milliseconds. The interval only determines
+/// when shards move, and not how long a move interrupts a shard.
 const LOOKED_EVERY_MS: f64 = 0.5;
 const HOT_MS: f64 = 15.0;
 const HOT_SHARE_PERCENT: u32 = 60;
 const RECORDED_MS: f64 = 2.0;
-/// The number of clients for each coordinator: with this number, an overloaded node has a queue.
+/// The number of clients for each coordinator: with this number, transactions wait in a queue at an overloaded node.
 const CLIENTS: usize = 4;
 
 impl Heating {
-    /// Runs the hotspot.
+    /// Runs the benchmark with the hotspot.
     ///
     /// # Errors
     /// The error states the reason for which the hotspot cannot run.

@@ -1,9 +1,9 @@
-//! Tests of OOCC's page as a whole: the page is complete whichever systems are available, and shows
-//! values as soon as a system is available.
+//! Tests of OOCC's page as a whole. The page has all rows even if some systems are not available, and shows the
+//! values of each available system.
 //!
-//! Invariant checked: the program never runs one system under the name of another. The page reports
-//! each protocol that is not available, in the registry's words. To test the code that runs the
-//! systems, these tests let one available protocol replace all protocols.
+//! Invariant checked: the program never runs one system under the name of another system. The page reports each
+//! protocol that is not available, in the registry's words. To test the code that runs the systems, these tests let
+//! one available protocol replace all protocols.
 
 use super::case::Case;
 use super::data::{Paper, by_name};
@@ -30,7 +30,7 @@ fn few(coordinators: &[u64]) -> Amount {
     Amount::List(coordinators.iter().map(|it| Amount::Whole(*it)).collect())
 }
 
-/// An order that runs in some seconds.
+/// Returns an order of an evaluation that runs in some seconds.
 fn tiny(only: &[&str]) -> Order {
     let paper = oocc();
     let mut extent = paper.extent.quick.clone();
@@ -62,7 +62,7 @@ fn case(order: &Order, text: &str) -> Case {
     order.paper.case(&order.extent, text).expect("a case")
 }
 
-/// A system that is not available has no simulated value in any row, whichever other systems run.
+/// If a system is not available, no row has a simulated value of this system, even if other systems run.
 #[test]
 fn a_system_that_is_not_there_has_rows_that_say_so() {
     let evaluation = evaluate(&tiny(&[]), &Silent).expect("a page");
@@ -112,15 +112,15 @@ fn a_system_that_is_there_fills_the_page_and_every_row_names_its_limit() {
         assert!(row.value("corrected").is_some_and(f64::is_finite), "{row}");
         assert!(row.bottleneck.contains("coordinators: limit "), "{row}");
     }
-    // In this run all systems use the same protocol, so no system is faster than another. The row
-    // of OCC's READs counts two READs per operation: the read and its validation.
+    // In the run of this test, all systems use the same protocol, so no system is faster than another. The row for
+    // OCC's READs must show two READs per operation: one READ of the record, and one READ for its validation.
     let row = |metric: &str| {
         let found = evaluation.rows.iter().find(|row| row.metric == metric);
         found.unwrap_or_else(|| panic!("no row {metric}"))
     };
     let same = row("throughput over OCC's").value("corrected").expect("a figure");
     assert!((0.9..1.1).contains(&same), "{same}");
-    // The phase is so short that some of its transactions begin in the phase and end after it.
+    // The measured phase is so short that it counts some READs of transactions that end after the phase.
     let looks = row("OCC's READs").value("corrected").expect("a figure");
     assert!((looks - 2.0).abs() < 0.3, "{looks}");
     assert_eq!(row("2PL's atomics").value("corrected"), Some(0.0));
@@ -130,7 +130,8 @@ fn a_system_that_is_there_fills_the_page_and_every_row_names_its_limit() {
     }
 }
 
-/// Each lease length needs a load of its own, and the row about validation is a percentage.
+/// Each lease length needs its own loaded database. The row about read-only transactions without validation must have
+/// a percentage.
 #[test]
 fn leases_are_compared_with_one_another() {
     let evaluation = stood_in(&["fig-13"]);
@@ -169,7 +170,7 @@ fn a_lease_that_is_too_short_is_raised_at_run_time() {
     assert!(page.contains("before, while, after"), "{page}");
 }
 
-/// If no protocol used the lease length, the run would be a run without leases under another name.
+/// If the program ignored the lease length, a run without leases would be shown as a run with leases.
 #[test]
 fn a_lease_is_set_or_refused_and_never_forgotten() {
     let order = tiny(&[]);
@@ -193,8 +194,8 @@ fn a_lease_is_set_or_refused_and_never_forgotten() {
     assert!(why.contains("lease") && why.contains("10000"), "{why}");
 }
 
-/// Clock errors are drawn when a cluster is made. So a clock offset that is charged after that
-/// would change nothing, and the test would pass wrongly.
+/// Clock errors are drawn when a cluster is made. So a clock offset that is charged after the cluster is made would
+/// change nothing, and a comparison of offsets would be wrong.
 #[test]
 fn an_offset_is_believed_by_the_cluster_that_it_is_run_on() {
     let order = tiny(&[]);
@@ -214,10 +215,10 @@ fn an_offset_is_believed_by_the_cluster_that_it_is_run_on() {
     let drifts = [of("OOCC"), of("OOCC-half-microsecond"), of("OOCC-microsecond")];
     // A simulated clock rounds each reading twice.
     assert_eq!(drifts, [100, 50_000, 100_000].map(|ppm| Drift::new(ppm, 2).expect("a drift")));
-    // Each offset has a load of its own, and so has each record length of all four systems.
+    // Each clock offset needs its own loaded database, and so does each record length of all four systems.
     let evaluation = stood_in(&["fig-14"]);
     assert_eq!(evaluation.judged.len(), 3 + 4 * order.extent.numbers("lengths").len());
-    // The literal form is judged beside the form that decides.
+    // The rows also have a verdict on the literal form, in addition to the form that decides the row's verdict.
     for row in &evaluation.rows {
         let [beside] = &row.beside[..] else { panic!("{row}") };
         assert_eq!((beside.column, beside.ratio.is_some()), ("literal", row.ratio.is_some()));

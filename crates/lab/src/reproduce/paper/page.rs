@@ -1,7 +1,8 @@
-//! The evaluation as one page: the verdict and one drawing of all rows, then sections with their drawings and rows.
+//! Shows the evaluation as one HTML page. The page has the verdict and one drawing of all rows, and then the sections
+//! with their drawings and rows.
 //!
-//! Invariant: the page needs no other file (no script, no font, no link) and is readable in light
-//! and dark. The page does not depend on the machine that ran the evaluation.
+//! Invariant: the page needs no other file (no script, no font, no link) and is readable on light and dark
+//! backgrounds. The page does not depend on the machine that ran the evaluation.
 
 use super::against;
 use super::report::{Evaluation, Part, Present, heading, said, value_of, verdict_name};
@@ -114,7 +115,7 @@ fn cells(row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// Writes the verdicts on histories and memory.
+/// Writes the verdicts on the recorded histories and on the memory.
 fn checks(html: &mut String, evaluation: &Evaluation) {
     let head =
         ["system", "workload", "layout", "history", "transactions recorded", "must be sound"];
@@ -141,8 +142,8 @@ fn checks(html: &mut String, evaluation: &Evaluation) {
     }
 }
 
-/// Writes paragraphs under a summary that the reader can open; `is_open` shows the paragraphs from
-/// the start.
+/// Writes paragraphs under a summary that the reader can open; if `is_open` is true, the browser shows the paragraphs
+/// from the start.
 fn paragraphs(html: &mut String, (title, is_open): (&str, bool), each: &[String]) {
     let open = if is_open { " open" } else { "" };
     let _ = writeln!(html, "<details{open}><summary>{}</summary>", escape(title));

@@ -1,8 +1,8 @@
-//! The drawings that a page's data file describes: bars and lines of measures, curves of all
-//! points, and crashes over time.
+//! Makes the drawings that a page's data file describes: bars and lines of measures, curves of all points, and
+//! crashes over time.
 //!
-//! Invariant: no two drawings of one page have the same title. A missing value is not drawn, but
-//! keeps its place.
+//! Invariant: no two drawings of one page have the same title. If a value is missing, its place in the drawing stays
+//! empty.
 
 use super::bars::Bars;
 use super::case::Case;
@@ -109,7 +109,7 @@ impl Done<'_> {
     }
 }
 
-/// Returns the name of a measure on an axis.
+/// Returns the name of a measure for the axis of a drawing.
 fn name_of(measure: &str) -> &str {
     match measure {
         "millions" => "M transactions/s",

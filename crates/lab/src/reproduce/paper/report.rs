@@ -1,7 +1,6 @@
-//! The evaluation as an object for programs and a table for human readers, with the same rows in
-//! both.
+//! The evaluation as a JSON object for programs and a table for human readers, with the same rows in both.
 //!
-//! Invariant: except for `wall`, the evaluation depends only on the order.
+//! Invariant: except for `wall`, the evaluation depends only on its order: the requested sections and settings.
 
 use super::Order;
 use super::adjusting::Adjusted;
@@ -23,7 +22,7 @@ use tarn_engine::cluster::info::Switches;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_sim::profile::{Change, Standing};
 
-/// A section of the page.
+/// A section of the page, with its rows and its drawings.
 pub struct Part {
     /// The section's name on the command line.
     pub name: &'static str,
@@ -44,7 +43,7 @@ pub struct Present {
     pub name: &'static str,
     /// The protocol's name and variant.
     pub protocol: String,
-    /// The statement that the system is available, or the reason for which it is not.
+    /// The statement that the system is available, or the reason for which the system is not available.
     pub state: String,
 }
 
@@ -68,7 +67,7 @@ fn entrants(paper: &Paper) -> Vec<Present> {
     found.map(|entrant| Present::of(entrant.system)).collect()
 }
 
-/// The text at the top of this file describes this type.
+/// The result of a whole evaluation of a paper.
 #[derive(Serialize)]
 pub struct Evaluation {
     /// The paper.
@@ -87,9 +86,9 @@ pub struct Evaluation {
     /// The constants of the profile that the user changed for this run, and the suppositions.
     /// Changed constants and suppositions make the evaluation a counterfactual.
     pub overrides: Vec<Change>,
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
-    /// The number of times that each point was run.
+    /// The number of times that the program ran each point.
     pub repetitions: u32,
     /// The extent of the run.
     pub extent: Extent,
@@ -112,14 +111,14 @@ pub struct Evaluation {
     /// The results of all leases that were adjusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub adjustments: Vec<Adjusted>,
-    /// The verdicts on the memory.
+    /// The verdicts on the memory after the runs.
     pub judged: Vec<Judged>,
     /// The runs that failed although their system is available.
     pub failures: Vec<String>,
     /// The sections of the page.
     #[serde(skip)]
     pub parts: Vec<Part>,
-    /// The real time on this machine.
+    /// The real time that the run took on this machine.
     pub wall: Wall,
 }
 
@@ -162,8 +161,8 @@ impl Evaluation {
         }
     }
 
-    /// Returns the faults that the checks found in systems that must be correct. A simulated value
-    /// that misses the published value is no fault.
+    /// Returns the errors that the checks found in systems that must be correct. A simulated value that misses the
+    /// published value is not such an error.
     pub fn failed(&self) -> Vec<String> {
         let mut failed = self.failures.clone();
         for ran in self.series.iter().filter(|ran| ran.must_be_sound) {
@@ -195,13 +194,13 @@ impl Evaluation {
         failed
     }
 
-    /// Returns the incorrect histories of systems that may have such histories, because papers and
-    /// public code have errors.
+    /// Describes the incorrect histories of systems that need not be correct, because they follow papers or public
+    /// code with errors.
     pub fn unsound(&self) -> Vec<String> {
         self.unsound_runs().map(unsound).collect()
     }
 
-    /// Returns the incorrect histories of each variant, with the rules that the variant omits.
+    /// Describes the incorrect histories of each variant, with the protocol rules that the variant omits.
     pub(super) fn unsound_by_variant(&self) -> Vec<String> {
         let mut by_variant: Vec<((&str, &str), Vec<String>)> = Vec::new();
         for ran in self.unsound_runs() {
@@ -228,7 +227,7 @@ impl Evaluation {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }
 
-    /// Summarizes the rows' verdicts in one sentence.
+    /// Summarizes the verdicts of all rows in one sentence.
     pub fn verdict(&self) -> String {
         let agree = self.count(Verdict::Agrees);
         let ran = agree + self.count(Verdict::Misses);
@@ -241,7 +240,7 @@ impl Evaluation {
         )
     }
 
-    /// Summarizes the rows' verdicts in words.
+    /// Summarizes the verdicts of all rows in words.
     pub fn summary(&self) -> String {
         let lost = self.rows.iter().filter(|row| row.winner_holds == Some(false)).count();
         let mut said = format!(
@@ -288,7 +287,8 @@ fn unsound(ran: &Ran) -> String {
     format!("{} on {} ({mix}{skew}{writes}): {}", series.name, kind.name(), series.history)
 }
 
-/// Formats a number with three digits, or with all of the digits before the decimal point.
+/// Formats a number with three digits. If the number has more than three digits before the decimal point, all of
+/// these digits are shown.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

@@ -1,10 +1,9 @@
-//! Runs the cases of a page and loads each database once. Each thread that runs cases has one
-//! database in this machine's memory. Only a quick test run uses more than one thread that runs
-//! cases.
+//! Runs the cases of a page and loads each database once. Each thread that runs cases keeps one database in this
+//! machine's memory. Only a quick test run uses several such threads.
 //!
-//! Invariant: if the protocol, variant or layout of a case is not available, the case is reported
-//! as missing, with the registry's words. No database is loaded for such a case. Systems that must
-//! be correct run first, and their memory is judged before the other systems run.
+//! Invariant: if the protocol, variant or layout of a case is not available, the report lists the case as missing.
+//! The report also shows the message of the registry of protocols. No database is loaded for such a case. Systems
+//! that must be correct run first, and their memory is checked before the other systems run.
 
 use super::adjusting::{Adjusted, Adjusting};
 use super::case::{Bench, Case, Kind, Missing};
@@ -31,17 +30,17 @@ use tarn_workloads::tatp::Tatp;
 use tarn_workloads::tpcc::Tpcc;
 use tarn_workloads::ycsb::Ycsb;
 
-/// The settings that all runs share, whichever cases run.
+/// The settings that all runs of an evaluation share.
 pub struct Ground<'a> {
     /// The machines of the testbed.
     pub testbed: &'a Testbed,
     /// The lengths of points, for each benchmark.
     pub scales: &'a [(Kind, Scale)],
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
-    /// The supposition of this run, which changes all cases.
+    /// The supposition of this run: a function that changes each case.
     pub what_if: &'a (dyn Fn(&mut Case) + Sync),
-    /// Whether an incorrect history or memory of a system is a failure.
+    /// Tells whether an incorrect history or memory of a system is a failure.
     pub must_be_sound: &'a (dyn Fn(&System) -> bool + Sync),
     /// The number of threads of this machine that run cases; each thread has a database of its own
     /// in memory.
@@ -50,9 +49,8 @@ pub struct Ground<'a> {
     pub watch: &'a dyn Watch,
 }
 
-/// Calls `work` for every item, on the ground's threads, and returns the results in the items'
-/// order. The calling thread is one of the working threads, and only the calling thread reports the
-/// progress.
+/// Calls `work` for every item, on several threads, and returns the results in the items' order. The calling thread
+/// is one of the working threads, and only the calling thread reports the progress.
 pub fn each<T: Sync, R: Send>(
     all: &[T],
     ground: &Ground<'_>,
@@ -82,7 +80,7 @@ pub fn each<T: Sync, R: Send>(
 }
 
 impl Ground<'_> {
-    /// Returns the case, changed by the run's suppositions.
+    /// Returns the case, with the changes by the run's suppositions.
     pub(super) fn supposed(&self, case: &Case) -> Case {
         let mut case = case.clone();
         (self.what_if)(&mut case);
@@ -90,7 +88,7 @@ impl Ground<'_> {
     }
 }
 
-/// A case that was run.
+/// A case that was run, with its results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ran {
     /// The benchmark.
@@ -100,13 +98,13 @@ pub struct Ran {
     pub protocol: &'static str,
     /// The layout's name.
     pub layout: &'static str,
-    /// The points.
+    /// The measured points of the case.
     pub series: Series,
     /// Whether an incorrect history or memory counts as a failure.
     pub must_be_sound: bool,
 }
 
-/// The text at the top of this file describes this type.
+/// The results of all runs of an evaluation.
 #[derive(Default)]
 pub struct Runs {
     cases: Vec<(Case, Result<Ran, Missing>)>,
@@ -116,14 +114,14 @@ pub struct Runs {
     pub hotspots: Vec<(Heating, Result<Heated, Missing>)>,
     /// The runs with leases that were adjusted.
     pub adjustments: Vec<(Adjusting, Result<Adjusted, Missing>)>,
-    /// The verdicts on the memory.
+    /// The verdicts on the memory after the runs.
     pub judged: Vec<Judged>,
     /// The runs that failed although they should have been possible.
     pub failures: Vec<String>,
 }
 
 impl Runs {
-    /// Returns the curve of a case; this curve may have more points than the case requested.
+    /// Returns the curve of a case; this curve may have more points than the case requests.
     ///
     /// # Errors
     /// The error states the reason for which the case has no curve.
@@ -206,8 +204,8 @@ impl Runs {
     ) -> Result<(), RunError> {
         let &Ground { testbed, scales, seed, watch, must_be_sound, .. } = ground;
         let mut first = ground.supposed(&group[0]);
-        // Systems whose transactions are routed need more coordinators. So the database gets space
-        // for all coordinators, whichever system runs first.
+        // Systems whose transactions are routed need more coordinators. So the database gets space for all
+        // coordinators, even if another system runs first.
         first.system.is_routed = group.iter().any(|case| ground.supposed(case).system.is_routed);
         let first = &first;
         let mut all: Vec<usize> = group.iter().flat_map(|it| it.coordinators.clone()).collect();
@@ -222,8 +220,8 @@ impl Runs {
         let mut made = first.bench;
         for (at, case) in group.iter().enumerate() {
             let supposed = ground.supposed(case);
-            // The workload is replaced only for another benchmark. A kept workload continues its
-            // counters, because each key that it generates can be inserted only once.
+            // The workload is replaced only if the benchmark changes. Otherwise the workload must keep its counters,
+            // because each key that it generates can be inserted only once.
             if supposed.bench != made {
                 stage.set_workload(make(&supposed.bench)?);
                 made = supposed.bench;
@@ -251,7 +249,7 @@ fn is_unsafe(system: &System) -> bool {
     protocol.is_ok_and(|protocol| protocol.unsafe_without().is_some())
 }
 
-/// Merges equal cases into one case that has the points of all of them.
+/// Merges cases that differ only in their points into one case that has the points of all these cases.
 fn merged(wanted: Vec<Case>) -> Vec<Case> {
     let mut merged: Vec<Case> = Vec::new();
     for case in wanted {
@@ -267,10 +265,10 @@ fn merged(wanted: Vec<Case>) -> Vec<Case> {
     merged
 }
 
-/// Returns the layout plan of a case's database, if everything that the plan needs is available.
+/// Returns the catalog, which is the layout of a case's database.
 ///
 /// # Errors
-/// A protocol, variant, benchmark or layout that is not available.
+/// Fails if the protocol, variant, benchmark or layout is not available.
 pub fn catalog_of(case: &Case, memory_nodes: usize) -> Result<Catalog, Missing> {
     let Case { bench, system, layout, coordinators } = case;
     let protocol = there(system)?;
@@ -298,10 +296,10 @@ pub fn catalog_of(case: &Case, memory_nodes: usize) -> Result<Catalog, Missing> 
     Ok(protocol.catalog(&schemas, &options, memory_nodes)?)
 }
 
-/// Returns the protocol of a system.
+/// Returns the protocol that a system uses.
 ///
 /// # Errors
-/// The protocol is not available yet, or has no such variant.
+/// Fails if the protocol is not available yet, or has no such variant.
 pub fn there(system: &System) -> Result<AnyProtocol, Missing> {
     AnyProtocol::by_name(system.protocol, system.variant).map_err(|error| {
         match error.field.as_ref() {

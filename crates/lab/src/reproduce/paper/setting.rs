@@ -1,9 +1,9 @@
 //! Makes cases from texts, and applies settings that change cases. A supposition applies such
 //! settings to all systems of a run.
 //!
-//! Invariant: a setting changes only the property that it names. The page names each supposition,
-//! and a supposition is never part of a value that is compared with a published value. The flag
-//! `--set` changes constants of the hardware.
+//! Invariant: a setting changes only the property that it names. The page names each supposition. A value with a
+//! supposition is never presented as the reproduction of a published value. The flag `--set` changes constants of the
+//! hardware.
 
 use super::case::{Bench, Case, Kind};
 use super::data::{Benchmark, Paper, Supposable};
@@ -22,7 +22,7 @@ const CRITICAL: [CriticalField; 3] =
     [CriticalField::Warehouse, CriticalField::District, CriticalField::Customer];
 
 impl Paper {
-    /// Returns the case that a text describes, without its numbers of coordinators.
+    /// Returns the case that a text describes, without the numbers of coordinators.
     ///
     /// # Errors
     /// The error names the word that the function does not understand.
@@ -69,8 +69,8 @@ impl Paper {
         Ok(case)
     }
 
-    /// Returns the numbers of coordinators, one for each point. A text may name a list of the
-    /// extent, or `most`, or nothing.
+    /// Returns the numbers of coordinators, one for each point. The text may be the name of a list in the extent, or
+    /// `most`, or empty.
     pub(super) fn coordinators(&self, extent: &Extent, kind: Kind, at: Option<Text>) -> Vec<usize> {
         let list = self.bench.values().find(|it| it.kind == kind).and_then(|it| it.coordinators);
         let own =
@@ -91,7 +91,7 @@ impl Paper {
         Ok(())
     }
 
-    /// Changes one property of a case.
+    /// Sets the property `key` of a case to a value.
     fn set(&self, case: &mut Case, key: &str, value: &str) -> Result<(), String> {
         if key == "remembers" {
             let is_on: bool = number(key, value)?;
@@ -131,8 +131,8 @@ impl Paper {
         Ok(())
     }
 
-    /// Returns the addresses that threads would know after half of a run. The systems of the case's
-    /// protocol determine whether nodes or single threads know them.
+    /// Returns the rule for the addresses that threads would know after half of a published run. The data file's
+    /// first system with the case's protocol determines whether all threads of a node know the same addresses.
     fn remembered(&self, case: &Case) -> Option<Warmth> {
         let benchmark = self.bench.values().find(|it| it.kind == case.bench.kind)?;
         let decisive = self.columns.decisive();
@@ -167,13 +167,13 @@ fn one_of<T: Copy>(
     })
 }
 
-/// A supposition: it changes a cause for all systems of a run.
+/// A supposition: an assumed change that applies to all systems of a run.
 #[derive(Clone, Debug)]
 pub struct Supposition {
     paper: &'static Paper,
     of: &'static Supposable,
     value: String,
-    /// The settings of the supposition; `warm_up` is the only setting that changes no case.
+    /// The settings of the supposition; only the setting `warm_up` changes the lengths of phases instead of a case.
     settings: String,
 }
 
@@ -181,7 +181,7 @@ impl Paper {
     /// Returns the supposition that the text `KEY=VALUE` describes.
     ///
     /// # Errors
-    /// A key or a value that does not exist.
+    /// Fails if no supposition has this key, or if the supposition does not allow this value.
     pub fn supposition(&'static self, text: &str) -> Result<Supposition, UsageError> {
         let refused = |allowed: String| UsageError {
             field: "what-if".into(),
@@ -212,7 +212,7 @@ impl Supposition {
     /// Changes a case, if the supposition concerns this case.
     ///
     /// # Panics
-    /// If a setting is wrong: this is a mistake in a data file, which the tests find.
+    /// Panics if a setting is wrong: this is a mistake in a data file, which the tests find.
     pub(super) fn apply(&self, case: &mut Case) {
         let Supposable { protocols, benches, not_mix, .. } = self.of;
         let is_about = (protocols.is_empty()
@@ -224,12 +224,12 @@ impl Supposition {
         }
     }
 
-    /// Returns the factor by which the uncounted part of a run becomes longer.
+    /// Returns the factor by which the supposition makes the uncounted part of a run longer, if it does so.
     fn warm_up(&self) -> Option<f64> {
         self.settings.strip_prefix("warm_up=").and_then(|times| times.parse().ok())
     }
 
-    /// Multiplies the uncounted lengths of a scale by the supposition's factor.
+    /// Multiplies the lengths of a scale's uncounted phases by the supposition's factor.
     pub(super) fn lengthen(&self, scale: &mut Scale) {
         if let Some(times) = self.warm_up() {
             scale.soak_ms *= times;

@@ -1,7 +1,7 @@
-//! The rows of a page: each row has a published figure beside the simulated figures.
+//! Makes the rows of a page. Each row shows a published figure beside the simulated figures.
 //!
-//! Invariant: a row is made from one target and from the answers of all forms. A form without a
-//! simulated value has the reason in its place, and never a number.
+//! Invariant: a row consists of one published figure and of the simulated values or reasons of all forms. If a form
+//! has no simulated value, the row states the reason instead of a number.
 
 use super::bars::Bars;
 use super::case::Missing;
@@ -11,19 +11,19 @@ use crate::reproduce::row::{Published, Verdict};
 use crate::sweep::chart::Chart;
 use serde::{Serialize, Serializer};
 
-/// A simulated value, and its limit.
+/// A simulated value, and the resource that limited it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Found {
     /// The simulated value: a factor, or the counted number itself.
     pub value: f64,
-    /// A description of the limit.
+    /// A description of the resource that limited the value.
     pub busy: String,
-    /// The position at which the value was found, if this position is the result.
+    /// If the result is a position on an axis, the position at which the value was found.
     pub(super) told: Option<f64>,
 }
 
 impl Found {
-    /// Makes a result from a value and its limit.
+    /// Makes a result from a value and a description of the resource that limited the value.
     pub(super) fn of(value: f64, busy: String) -> Found {
         Found { value, busy, told: None }
     }
@@ -32,7 +32,7 @@ impl Found {
 /// A simulated value, or the reason for which it is missing.
 pub type Answer = Result<Found, Missing>;
 
-/// The values of a row, for each column.
+/// The simulated values of a row, one for each column.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Values(pub Vec<(&'static str, Option<f64>)>);
 
@@ -42,14 +42,15 @@ impl Serialize for Values {
     }
 }
 
-/// The comparison of a column that does not decide the row's verdict.
+/// The comparison of a column's simulated value with the published value, for a column that does not decide the row's
+/// verdict.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Beside {
     /// The name of the column.
     pub column: &'static str,
-    /// The ratio of the column's value to the published value, as factors.
+    /// The ratio of the column's value to the published value, both as factors.
     pub ratio: Option<f64>,
-    /// Whether the values agree.
+    /// Whether the column's value agrees with the published value.
     pub verdict: Verdict,
     /// Whether the published winner also wins in the simulation.
     pub winner_holds: Option<bool>,
@@ -67,7 +68,7 @@ impl Beside {
     }
 }
 
-/// The text at the top of this file describes this type.
+/// One row of a page: a published figure beside its simulated figures.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// The number of the paper's figure.
@@ -78,7 +79,7 @@ pub struct Row {
     pub metric: &'static str,
     /// The name of the values' unit.
     pub unit: &'static str,
-    /// The unit in the form that formats values.
+    /// The unit, as a type that can format the row's values.
     #[serde(skip)]
     pub said_in: Unit,
     /// The published value.
@@ -86,7 +87,7 @@ pub struct Row {
     /// The simulated value in each form.
     #[serde(flatten)]
     pub values: Values,
-    /// The ratio of the deciding column's simulated value to the published value, as factors.
+    /// The ratio of the deciding column's simulated value to the published value, both as factors.
     pub ratio: Option<f64>,
     /// The name of the column that decides the verdict.
     pub judged_by: &'static str,
@@ -94,9 +95,9 @@ pub struct Row {
     /// another column may decide.
     #[serde(skip)]
     pub is_of_baselines: bool,
-    /// The limit of the simulated value.
+    /// A description of the resource that limited the simulated value.
     pub bottleneck: String,
-    /// Whether the values agree.
+    /// Whether the simulated value agrees with the published value.
     pub verdict: Verdict,
     /// Whether the published winner also wins in the simulation.
     pub winner_holds: Option<bool>,
@@ -108,7 +109,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Makes a row from a target and the answers of all forms.
+    /// Makes a row from a published figure and the results of all forms.
     pub(super) fn of(columns: &Columns, target: &Target, answer: &dyn Fn(&str) -> Answer) -> Row {
         let column = columns.of(target.party);
         let answers: Vec<Answer> = column.forms.iter().map(|form| answer(form)).collect();
@@ -159,7 +160,7 @@ pub(crate) enum Picture {
 }
 
 impl Picture {
-    /// Returns whether the drawing is empty.
+    /// Returns whether the drawing contains no value.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Picture::Lines(chart) => chart.lines.iter().all(|line| line.marks.is_empty()),

@@ -1,10 +1,9 @@
-//! A figure of a paper's evaluation as it was published, and the rule that compares a simulated
-//! figure with it.
+//! A target is a published figure of a paper's evaluation, with the rule that compares a simulated figure with this
+//! published figure.
 //!
-//! Invariant: values in percent are compared as factors. For example, a latency cut of 36.7 % is
-//! the factor 0.633, and a gain of 9 % is the factor 1.09. A row agrees if its factor is within the
-//! tolerance and on the same side of 1 as the published factor. The rule for agreement is the same
-//! for all systems.
+//! Invariant: values in percent are compared as factors. For example, a latency cut of 36.7 % is the factor 0.633,
+//! and a gain of 9 % is the factor 1.09. A simulated value agrees if its factor is within the tolerance and on the
+//! same side of 1 as the published factor. The rule for agreement is the same for all systems.
 
 use crate::reproduce::row::{Published, Relation, Verdict};
 use crate::reproduce::text::kept_from;
@@ -13,11 +12,11 @@ use serde::{Deserialize, Deserializer};
 /// The unit of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
-    /// A factor: the number of times that a value is as large as another.
+    /// A factor: the ratio of one value to another.
     Times,
-    /// A reduction, in percent.
+    /// A reduction of one value against another value, in percent.
     CutPercent,
-    /// An increase, in percent.
+    /// An increase of one value over another value, in percent.
     GainPercent,
     /// A counted or measured quantity, with the name of its unit.
     Of(&'static str),
@@ -51,13 +50,13 @@ impl Unit {
         }
     }
 
-    /// Returns whether a factor above 1 and a factor below 1 mean different winners.
+    /// Returns whether the unit compares two systems, so that factors above 1 and below 1 mean different winners.
     fn has_winner(self) -> bool {
         !matches!(self, Unit::Of(_))
     }
 
-    /// Returns a value as text, with its direction: a negative reduction is shown as an increase.
-    /// If a value has more than doubled, the text shows the factor.
+    /// Returns a value as text that names the direction: a negative reduction is shown as an increase. If a value has
+    /// more than doubled, the text shows the factor.
     pub fn say(self, value: f64) -> String {
         let number = super::report::number;
         let factor = self.factor(value);
@@ -75,8 +74,8 @@ impl Unit {
         }
     }
 
-    /// Returns the name of the counted quantity, for a heading beside values as text; the name is
-    /// empty if the text already contains it.
+    /// Returns the name of the counted quantity, which headings show. The name is empty if the text of a value
+    /// already contains it.
     pub fn counted(self) -> &'static str {
         match self {
             Unit::Of(name) => name,
@@ -95,7 +94,7 @@ impl Unit {
     }
 }
 
-/// The systems in a row: they determine the column that decides the row's verdict.
+/// The kinds of systems in a row. The kinds of systems in a row determine which column decides the row's verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Party {
     /// The paper's own system, alone or compared with other systems.
@@ -117,27 +116,27 @@ pub struct Target {
     pub unit: Unit,
     /// The published value, and its place in the paper.
     pub published: Published,
-    /// The systems in the figure's row.
+    /// The kinds of systems in the row of this figure.
     pub party: Party,
     /// The allowed deviation, as a share of the published factor.
     pub tolerance: f64,
 }
 
 impl Target {
-    /// Returns the ratio of the simulated value to the published value, as factors.
+    /// Returns the ratio of the simulated value to the published value, both as factors.
     pub fn ratio(&self, simulated: f64) -> f64 {
         self.unit.factor(simulated) / self.unit.factor(self.published.value())
     }
 
-    /// Returns whether the simulated value is on the published side of 1; `None` for a unit without
-    /// a winner.
+    /// Returns whether the simulated value as a factor is on the same side of 1 as the published value; `None` for a
+    /// unit without a winner.
     pub fn winner_holds(&self, simulated: f64) -> Option<bool> {
         let published = self.unit.factor(self.published.value());
         let is_decided = self.unit.has_winner() && self.published.relation == Relation::Equal;
         is_decided.then(|| (published > 1.0) == (self.unit.factor(simulated) > 1.0))
     }
 
-    /// Returns the verdict by the rule at the top of this file.
+    /// Returns the verdict on a simulated value, by the rule at the top of this file.
     pub fn verdict(&self, simulated: f64) -> Verdict {
         let (factor, value) = (self.unit.factor(simulated), self.published.value());
         let agrees = match self.published.relation {

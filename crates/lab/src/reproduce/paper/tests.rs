@@ -1,9 +1,9 @@
 //! Tests of the papers' data files: each file is read, every text in it is understood, and its
 //! values fit their units.
 //!
-//! Invariant checked: every published figure is on a page exactly once. A page without any runs
-//! shows only those simulated values that need no run. The drawings of one page have different
-//! titles. Each step of an ablation is another system than the step before it.
+//! Invariant checked: every published figure is on a page exactly once. If nothing was run, a page shows only the
+//! simulated values that need no run. The drawings of one page have different titles. Each step of an ablation is
+//! another system than the step before it.
 
 use super::case::Case;
 use super::data::{ALL, Cases, Paper, by_name, combinations, filled};
@@ -41,7 +41,7 @@ fn cases(paper: &Paper, extent: &Extent, cases: &Cases) -> Vec<Case> {
     values.map(|it| paper.case(extent, &filled(&cases.case, &it)).expect("a case")).collect()
 }
 
-/// All entries that name a case: drawings, rows, and jobs.
+/// This test reads every entry of a data file that names a case: drawings, rows, and jobs.
 #[test]
 fn every_case_of_every_file_is_understood() {
     for paper in ALL.iter() {
@@ -59,7 +59,7 @@ fn every_case_of_every_file_is_understood() {
     }
 }
 
-/// If no section ran the cases of a row, the row would never have a simulated value.
+/// If a section does not run the cases of its rows, these rows never get a simulated value.
 #[test]
 fn a_section_runs_every_case_that_its_rows_and_drawings_name() {
     for paper in ALL.iter() {
@@ -175,7 +175,7 @@ fn every_published_figure_has_one_row_and_nothing_is_made_up() {
     }
 }
 
-/// The test lists the figures of each evaluation that show results.
+/// This test lists the figures of each paper's evaluation that show results.
 #[test]
 fn no_figure_of_an_evaluation_is_left_out() {
     let figures = |name| -> BTreeSet<String> {
@@ -212,7 +212,7 @@ fn drawings_of_a_page_have_titles_of_their_own() {
     }
 }
 
-/// A step that changes nothing would show a random gain.
+/// If a step of an ablation changed nothing, its gain would only be noise.
 #[test]
 fn each_step_of_an_ablation_is_another_system_than_the_one_before() {
     let lotus = [
@@ -241,8 +241,8 @@ fn each_step_of_an_ablation_is_another_system_than_the_one_before() {
     }
 }
 
-/// A point that cannot be run leaves its whole row without a simulated value. Without this test,
-/// such a mistake would appear only at full scale.
+/// A point that cannot be run leaves its whole row without a simulated value. Without this test, a point that cannot
+/// be run would be noticed only in a run at full scale.
 #[test]
 fn every_point_has_threads_that_a_node_can_have() {
     for paper in ALL.iter() {

@@ -1,8 +1,8 @@
-//! Simulated values of rows: measures of points, of crashes, of hotspots and of layouts, and ratios
+//! Computes the simulated values of rows. A value is a measure of a point, a crash, a hotspot or a layout, or a ratio
 //! of such measures.
 //!
-//! Invariant: a run gives no value if a part of it failed, or if its history breaks the promise of
-//! its form. A value is a ratio of measures of runs, and contains no constant of its own.
+//! Invariant: a run gives no value if a part of the run failed, or if the run's history breaks the isolation that its
+//! form promises. Every value is computed only from measures of runs.
 
 use super::adjusting::Adjusted;
 use super::case::{Case, Missing};
@@ -17,7 +17,7 @@ use tarn_engine::services::shard_rule::Terms;
 use tarn_fabric::round::VerbKind;
 use tarn_sim::profile::Profile;
 
-/// The data for rows and drawings after all runs.
+/// The results of all runs, from which rows and drawings are made.
 pub(super) struct Done<'a> {
     pub paper: &'static Paper,
     pub extent: &'a Extent,
@@ -25,15 +25,15 @@ pub(super) struct Done<'a> {
     pub runs: &'a Runs,
 }
 
-/// The text in the place of the limit for runs of short phases, whose busiest parts are not
+/// The text that a row shows instead of a limit, for runs with short phases whose busiest hardware parts are not
 /// examined.
 const NOT_LOOKED_AT: &str = "not looked at";
-/// The name of the protocol phase that validates by a second read.
+/// The name of the protocol phase in which a transaction validates by a second read.
 const VALIDATE: &str = "validate";
 const MIB: f64 = (1 << 20) as f64;
 
 impl Done<'_> {
-    /// Returns the simulated value in a form.
+    /// Computes the simulated value of a row for the systems in one form.
     pub(super) fn answer(&self, value: &Value, form: &str) -> Answer {
         let (mut best, mut missing): (Option<Found>, Option<Missing>) = (None, None);
         for values in combinations(&value.each, self.extent) {
@@ -75,7 +75,7 @@ impl Done<'_> {
         }
     }
 
-    /// Returns a measure of a case.
+    /// Returns the measure with the name `of` for a case.
     pub(super) fn measured(&self, of: &str, case: &str, at: At) -> Answer {
         if let Some(verb) = of.strip_prefix("inbound ") {
             return self.inbound(verb);
@@ -106,7 +106,7 @@ impl Done<'_> {
         }
     }
 
-    /// Returns the requested point of a curve.
+    /// Returns the point of a curve that `at` selects.
     fn point<'a>(&self, case: &Case, series: &'a Series, at: At) -> Result<&'a Point, Missing> {
         let peak = peak(series)?;
         match at {
@@ -125,7 +125,7 @@ impl Done<'_> {
         }
     }
 
-    /// Describes the limit of a point.
+    /// Describes the resource that limited a point.
     fn busy(&self, name: &str, point: &Point) -> String {
         let limit = match self.paper.told {
             Told::BusiestParts => point.limits(),
@@ -185,7 +185,7 @@ impl Done<'_> {
         Ok(Found::of(value.ok_or_else(why)?, busy))
     }
 
-    /// Returns the mean interruption of a moving shard, in milliseconds.
+    /// Returns the mean time for which a move interrupts a shard, in milliseconds.
     fn interrupted(&self, case: &Case) -> Answer {
         let is_it =
             |it: &super::occasion::Heating| (it.bench, it.system) == (case.bench, case.system);
@@ -201,7 +201,7 @@ impl Done<'_> {
         Ok(Found::of(mean / 1e3, busy))
     }
 
-    /// Returns a setting of the rule by which shards move, for a case in which shards have moved.
+    /// Returns a setting of the rule by which shards move, for a case whose shards have moved.
     fn policy(&self, of: &str, case: &Case) -> Answer {
         self.interrupted(case)?;
         let terms = Terms::default();
@@ -213,7 +213,7 @@ impl Done<'_> {
         Ok(Found::of(value, "the default".into()))
     }
 
-    /// Returns the MiB of all records with their share of the index: one copy, summed over all
+    /// Returns the size of one copy of all records with their part of the index, in MiB. The size is the sum over all
     /// memory nodes.
     fn laid_out(&self, case: &Case) -> Answer {
         let memory_nodes = self.paper.testbed.with(self.profile.clone()).memory_nodes;
@@ -229,7 +229,7 @@ impl Done<'_> {
         Ok(Found::of(bytes as f64 / MIB, format!("{} {} MiB", case.system.name, bytes >> 20)))
     }
 
-    /// Describes the lease lengths that were chosen in the form that decides.
+    /// Describes the lease lengths that the manager chose, for the form that decides the verdict.
     pub(super) fn decisive_adjustments(&self, section: &Section) -> Vec<String> {
         if section.adjusted.is_empty() {
             return Vec::new();
@@ -249,7 +249,8 @@ impl Done<'_> {
     }
 }
 
-/// Each result has a flag, which is true for the wanted job alone. Returns the result of that job.
+/// In `all`, each result has a flag, and only the flag of the wanted job is true. Returns the result of the wanted
+/// job.
 fn came_of<'a, T: 'a>(
     mut all: impl Iterator<Item = (bool, &'a Result<T, Missing>)>,
 ) -> Result<&'a T, Missing> {
@@ -271,7 +272,7 @@ pub(super) fn measure(of: &str, case: &Case, point: &Point) -> Option<f64> {
         "coordinators" => point.coordinators as f64,
         "aborted" => point.conflict_rate,
         "percent aborted" => point.conflict_rate * 100.0,
-        // The hit rate is a share of the requested version tables.
+        // The hit rate is the share of the requested version tables that the cache contained.
         "hit rate" => point.remembered.unwrap_or(0.0),
         "rounds" => point.rounds,
         "reads an operation" => point.verbs_of("read") / operations,
@@ -281,8 +282,7 @@ pub(super) fn measure(of: &str, case: &Case, point: &Point) -> Option<f64> {
     })
 }
 
-/// Returns the point with the highest throughput; if a part of the run failed, the run has no such
-/// point.
+/// Returns the point with the highest throughput; returns an error if a part of the run failed.
 pub(super) fn peak(series: &Series) -> Result<&Point, Missing> {
     if let Some(failure) = series.failures.first() {
         return Err(Missing(format!("{}, which failed: {failure}", series.name)));
@@ -293,7 +293,7 @@ pub(super) fn peak(series: &Series) -> Result<&Point, Missing> {
     series.peak().ok_or_else(|| Missing(format!("{} committed nothing", series.name)))
 }
 
-/// Returns the ratio of the first answer to the second.
+/// Returns the ratio of the first answer's value to the second answer's value.
 fn quotient(one: Answer, other: Answer) -> Answer {
     let (one, other) = (one?, other?);
     if other.value <= 0.0 || !one.value.is_finite() {

@@ -1,13 +1,13 @@
-//! A moving hotspot: some shards get more requests than others, and resharding reduces the loss of
-//! throughput.
+//! Runs a workload with a moving hotspot, in which some shards get more requests than others. The move of hot shards
+//! to other nodes reduces the loss of throughput.
 //!
 //! Map:
 //! - [`Hotspot`]: the shards that are hot at each time. `trail`: records the events.
-//! - [`run`]: measures three cases, each on a cluster of its own. [`report`]: compares these cases.
+//! - [`run`]: measures three cases, each on a cluster of its own. [`report`]: compares the results of these cases.
 //!
-//! Invariant: the result depends only on plan and seed, in virtual time. The number of hot shards
-//! and their share of the transactions are the same in every case. The cases differ only in the
-//! initial owners of the hot shards, and in whether shards move.
+//! Invariant: the result depends only on the plan and the seed, and all times are virtual. The number of hot shards
+//! and their share of the transactions are the same in every case. The cases differ only in the initial owners of the
+//! hot shards, and in whether shards move.
 
 pub mod report;
 pub mod run;
@@ -26,20 +26,20 @@ pub struct Hotspot {
     pub share_percent: u32,
     /// The number of hot shards.
     pub shards: u32,
-    /// The distance from one hot shard to the next. Shards are dealt to the compute nodes in turn.
-    /// So if the distance is the number of compute nodes, all hot shards belong to one node. If the
-    /// distance is 1, consecutive hot shards belong to different nodes.
+    /// The difference between the numbers of one hot shard and the next hot shard. Consecutive shards belong to the
+    /// compute nodes in turn. So if this difference is the number of compute nodes, all hot shards belong to one
+    /// node. If the difference is 1, consecutive hot shards belong to different nodes.
     pub stride: u32,
-    /// The number of compute nodes. Each time the hotspot moves, its first shard number grows by
-    /// the number of hot shards times the number of compute nodes. In most moves this number also
-    /// grows by one more, so that another node owns the first shard.
+    /// The number of compute nodes. Each time the hotspot moves, its first shard number grows by the number of hot
+    /// shards times the number of compute nodes. In most moves the number of the first hot shard grows by one more,
+    /// so that another node owns this shard.
     pub nodes: u32,
     /// The time for which the same shards stay hot.
     pub every: Nanos,
 }
 
 impl Hotspot {
-    /// Refuses a hotspot that is not possible.
+    /// Returns an error if no run can have this hotspot.
     ///
     /// # Errors
     /// The error names the field, its value, and the allowed values.
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(hot(&hotspot, Nanos(399)), [36, 39, 42, 45]);
         let even = Hotspot { stride: 1, ..hotspot };
         assert_eq!(hot(&even, Nanos(0)), [0, 1, 2, 3]);
-        // At this time the shard numbers wrap around.
+        // At this time, the numbers of the hot shards exceed the largest shard number and continue from 0.
         assert_eq!(hot(&hotspot, Nanos(100 * 341)).len(), 4);
         assert!(hotspot.validate().is_ok());
         assert!(Hotspot { shards: 683, ..hotspot }.validate().is_err());

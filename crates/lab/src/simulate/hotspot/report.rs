@@ -1,8 +1,8 @@
 //! The results of a moving hotspot, for human readers (`Display`) and for programs (`Serialize`).
 //!
-//! Invariant: times are virtual. The throughput after resharding is the throughput of the last
-//! intervals before the hotspot moves on or the run ends. The throughput after resharding is
-//! compared with the balanced case's throughput in the same intervals.
+//! Invariant: times are virtual. The report compares the throughput after resharding with the throughput of the
+//! balanced case in the same intervals. The report uses the last intervals before the hotspot moves on, or before the
+//! run ends.
 
 use super::run::HotspotPlan;
 use super::trail::{Moved, Trail};
@@ -15,8 +15,7 @@ use std::fmt;
 use tarn_engine::services::shard_rule::Terms;
 use tarn_workloads::Workload;
 
-/// The largest number of intervals that show the effect of resharding: the last intervals before
-/// the hotspot moves on.
+/// The largest number of intervals, just before the hotspot moves on, that show the effect of resharding.
 const LAST: usize = 3;
 
 /// The results of one case.
@@ -30,7 +29,7 @@ pub struct Case {
     pub at_last_per_s: Vec<f64>,
     /// The moves of shards.
     pub moved: Vec<Moved>,
-    /// The number of moves that were taken back.
+    /// The number of moves that the old owner took back.
     pub taken_back: u64,
     /// The median and the 99th percentile of latencies in µs, including the wait for a coordinator.
     pub latency_us: [f64; 2],
@@ -62,7 +61,7 @@ impl Case {
     }
 }
 
-/// The text at the top of this file describes this type.
+/// The results of the three cases of a hotspot, with the settings of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct HotspotReport {
     /// The benchmark's name.
@@ -71,7 +70,7 @@ pub struct HotspotReport {
     pub protocol: [String; 2],
     /// The hardware profile's name.
     pub profile: String,
-    /// The seed of every random generator.
+    /// The seed from which every random generator of the run starts.
     pub seed: u64,
     /// The number of compute nodes, the number of threads of each node, the number of all
     /// coordinators, and the number of all clients.
@@ -80,7 +79,7 @@ pub struct HotspotReport {
     pub virtual_ms: f64,
     /// The length of an interval, in milliseconds.
     pub interval_ms: f64,
-    /// The number of hot shards, and their percentage of the writing transactions.
+    /// The number of hot shards, and the percentage of the writing transactions that these shards get.
     pub hot: [u32; 2],
     /// The time for which the same shards stay hot, in milliseconds.
     pub hot_ms: f64,
@@ -89,10 +88,10 @@ pub struct HotspotReport {
     /// The ratio of the final throughput with resharding to the balanced case's throughput, for
     /// each period between two moves of the hotspot.
     pub of_balanced: Vec<f64>,
-    /// The mean and the longest interruption in µs; `None` if no shard moved.
+    /// The mean and the longest interruption of a shard that moved, in µs; `None` if no shard moved.
     pub interruption_us: Option<[f64; 2]>,
-    /// The findings of the checks of the case in which shards move: no acknowledged transaction may
-    /// be lost.
+    /// The results of the checks of the case in which shards move. No acknowledged transaction may be lost in this
+    /// case.
     #[serde(flatten)]
     pub checks: Checks,
 }

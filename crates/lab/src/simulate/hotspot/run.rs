@@ -1,9 +1,9 @@
-//! The three cases of a hotspot, each on a cluster of its own. The load is balanced, or the shards
-//! are hot and stay, or the shards are hot and move.
+//! Runs the three cases of a hotspot, each on a cluster of its own. In the first case, all shards get the same load.
+//! In the second case, some shards are hot and do not move. In the third case, the hot shards move.
 //!
-//! Invariant: the checks judge the last case. The last case first runs a recorded phase in which
-//! shards move often, and the checker judges this phase's history. The measured phase runs after
-//! the recorded phase. At the end, the memory must contain every acknowledged update.
+//! Invariant: the checks concern the last case. The last case first runs a recorded phase in which shards move often,
+//! and the checker judges this phase's history. The measured phase runs after the recorded phase. At the end, the
+//! memory must contain every acknowledged update.
 
 use super::Hotspot;
 use super::report::{Case, HotspotReport};
@@ -19,25 +19,25 @@ use tarn_engine::services::shard_rule::Terms;
 use tarn_fabric::clock::Nanos;
 use tarn_workloads::Workload;
 
-/// The length of the recorded phase's intervals: it is short, so that shards move during the phase.
+/// The length of the recorded phase's intervals: the intervals are short, so that shards move during this phase.
 const RECORDED_INTERVAL: Nanos = Nanos(200_000);
 
 /// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct HotspotPlan {
-    /// The configuration and the length of the run.
+    /// The configuration of the cluster, and the length of the run.
     pub plan: Plan,
-    /// The hot shards.
+    /// The number, position and load of the hot shards.
     pub hotspot: Hotspot,
     /// The rule that decides when shards move.
     pub terms: Terms,
-    /// The number of clients of all nodes.
+    /// The number of clients, in total over all nodes.
     pub clients: usize,
     /// The length of the recorded phase.
     pub recorded: Nanos,
 }
 
-/// The description of a hotspot for a phase's driver.
+/// The hot shards of a phase, and the rule by which shards move.
 #[derive(Clone)]
 pub(crate) struct Heat {
     pub(crate) hotspot: Hotspot,
@@ -49,8 +49,8 @@ pub(crate) struct Heat {
 /// Runs the three cases.
 ///
 /// # Errors
-/// A plan that cannot be run, or work that failed. A failed check is no error: the report states
-/// it.
+/// Fails if the plan cannot be run, or if a step of the run fails. A failed check is not an error, because the report
+/// states the failed check.
 pub fn run<W: Workload>(
     workload: impl Fn() -> Result<W, RunError>,
     it: &HotspotPlan,

@@ -1,5 +1,4 @@
-//! The events of a run with a hotspot: the number of transactions in each interval, and the moves
-//! of shards.
+//! Records the events of a run with a hotspot: the number of transactions in each interval, and the moves of shards.
 //!
 //! Invariant: the recording of these events does not change the run.
 
@@ -35,12 +34,12 @@ pub struct Moved {
     /// The time from the shard's closing until the new owner, with the shard open, received the
     /// first lock request; `None` if no request arrived soon.
     pub interruption_us: Option<f64>,
-    /// The number of tries since the previous move that were refused because the asked node did not
-    /// have the shard open.
+    /// The number of refused tries since the previous move. The try of a transaction is refused if it requests a lock
+    /// at a node that does not have the shard open.
     pub refused: u64,
 }
 
-/// The text at the top of this file describes this type.
+/// The recorder of the events of one phase with a hotspot.
 #[derive(Default)]
 pub(crate) struct Trail {
     /// The time at which the phase began.
@@ -50,7 +49,7 @@ pub(crate) struct Trail {
     /// The number of transactions that ended in each interval.
     pub(crate) ended: RefCell<Vec<u64>>,
     pub(crate) moved: RefCell<Vec<Moved>>,
-    /// The number of moves that were taken back.
+    /// The number of moves of shards that the old owner took back.
     pub(crate) taken_back: std::cell::Cell<u64>,
 }
 
@@ -69,8 +68,8 @@ impl Trail {
         ended[at] += 1;
     }
 
-    /// Records a move that ended at `cx`, one of `all` threads. Before that, waits until the new
-    /// owner has received the first lock request, or until a time limit.
+    /// Records a move of a shard. `cx` is the thread that made the move, and `all` are all threads. Before it records
+    /// a successful move, the function waits until the new owner receives a lock request, or until a time limit.
     pub(crate) async fn moved(
         &self,
         (cx, all): (&Context, &[Rc<Context>]),
@@ -106,8 +105,8 @@ impl Trail {
     }
 }
 
-/// Returns the number of tries of all threads that were refused because the asked node did not have
-/// the shard open.
+/// Returns the number of refused tries of all threads. The try of a transaction is refused if it requests a lock at a
+/// node that does not have the shard open.
 pub(crate) fn refused(all: &[Rc<Context>]) -> u64 {
     let of = |cx: &Rc<Context>| cx.metrics.snapshot().aborts[AbortReason::WrongOwner as usize];
     all.iter().map(of).sum()

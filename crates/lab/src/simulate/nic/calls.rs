@@ -1,10 +1,10 @@
-//! Calls at one service node, which threads make in a closed loop through the message layer of
-//! every fabric.
+//! Measures calls to one service node. Threads make these calls in a closed loop, through the message layer that
+//! every fabric uses.
 //!
-//! Invariant: one coroutine makes all of a thread's calls; it polls the message layer and then
-//! checks its calls. So only the profile determines the caller's cost of a call, however often the
-//! coroutine checks its calls. The calls of one thread go to different cores, because the layer
-//! packs calls to the same core into one datagram.
+//! Invariant: one coroutine makes all of a thread's calls; it polls the message layer and then checks its calls. So
+//! the caller's cost of a call depends only on the profile. The cost does not depend on how often the coroutine
+//! checks its calls. The calls of one thread go to different cores, because the layer packs calls to the same core
+//! into one datagram.
 
 use super::{Calls, Found, Watch, count, fabric, port};
 use std::future::Future;
@@ -62,7 +62,7 @@ async fn caller(rpc: Rpc, to: Vec<Peer>, calls: Calls, watch: &Watch) {
     }
 }
 
-/// Makes the calls and returns the figures.
+/// Makes the calls and returns the measured rate and latency.
 pub(super) fn run(profile: &Profile, calls: Calls) -> Result<Found, ConfigError> {
     let fabric = fabric(profile, calls.clients)?;
     let kind = if calls.stamps { NodeKind::Timestamp } else { NodeKind::Control };

@@ -1,4 +1,4 @@
-//! The curves of the microbenchmarks, from the file `curves.toml`.
+//! Reads the curves of the microbenchmarks from the file `curves.toml`.
 //!
 //! Invariant: a point of the file has the fields of its curve's base, except for the fields that
 //! the point itself sets. Each label is unique on its curve, so that a published figure can name
@@ -31,7 +31,7 @@ pub static CURVES: LazyLock<Vec<Curve>> = LazyLock::new(|| {
     toml::from_str::<File>(include_str!("curves.toml")).expect("a file of this program").curve
 });
 
-/// A curve in the form that the file has.
+/// A curve in the form in which the file states it.
 #[derive(serde::Deserialize)]
 struct Stated {
     name: String,
@@ -62,13 +62,13 @@ impl Curve {
     /// Returns the curve's point with this label.
     ///
     /// # Panics
-    /// If the curve has no point with this label.
+    /// Panics if the curve has no point with this label.
     pub fn point(&self, label: &str) -> Point {
         let found = self.points.iter().find(|(known, _)| known == label);
         found.unwrap_or_else(|| panic!("no point {label} on the curve {}", self.name)).1
     }
 
-    /// Returns the label of one of the curve's points.
+    /// Returns the label of this point of the curve.
     pub fn varied(&self, point: Point) -> &str {
         self.points.iter().find(|(_, known)| *known == point).map_or("", |(label, _)| label)
     }
@@ -77,7 +77,7 @@ impl Curve {
 /// Returns the curve with this name.
 ///
 /// # Panics
-/// If no curve has this name.
+/// Panics if no curve has this name.
 pub fn curve(name: &str) -> &'static Curve {
     let found = CURVES.iter().find(|curve| curve.name == name);
     found.unwrap_or_else(|| panic!("no curve {name}"))

@@ -1,8 +1,8 @@
-//! Microbenchmarks of simulated hardware, as curves: rates and latencies of verbs at one memory
-//! node, and of calls at one service node.
+//! Runs microbenchmarks of simulated hardware and shows the results as curves. The microbenchmarks measure rates and
+//! latencies of verbs at one memory node, and of calls at one service node.
 //!
-//! Invariant: every figure of the model results from a run of the simulator. A published figure
-//! from [`published`] is only shown beside the model's figure.
+//! Invariant: every figure of the model results from a run of the simulator. The model does not use the published
+//! figures from [`published`]: the report only shows them beside the model's figures.
 
 mod calls;
 mod curves;
@@ -25,11 +25,10 @@ use tarn_sim::profile::Profile;
 use tarn_sim::scheduler::Scheduler;
 use tarn_sim::usage::{Part, Usage};
 
-/// The warm-up before counting: it fills all queues, because no point keeps more operations in
-/// flight than fit.
+/// The warm-up before counting: it is long enough to fill all queues of the simulated hardware.
 const WARM_UP: Nanos = Nanos(400_000);
 const COUNTED: Nanos = Nanos(600_000);
-/// The longest latency that the histogram records: a longer latency is shown as this one.
+/// The longest latency that the histogram records: a longer latency is recorded as this value.
 const LONGEST_NS: u64 = 1_000_000_000;
 const GROUP_BYTES: u64 = 16 << 20;
 
@@ -37,16 +36,15 @@ const GROUP_BYTES: u64 = 16 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loop {
-    /// The thread rings the doorbell once per batch, and has this number of batches in flight.
+    /// The thread rings the NIC's doorbell once per batch, and keeps this number of batches in flight.
     Batches(u16),
-    /// The thread rings the doorbell once per verb, and waits for all of its verbs before it posts
-    /// again.
+    /// The thread rings the NIC's doorbell once per verb, and waits for all of its verbs before it posts again.
     RingEach,
     /// The thread posts as with `RingEach`, and has a doorbell register of its own.
     RingEachAlone,
 }
 
-/// The threads that post verbs, and the verbs that they post.
+/// A microbenchmark of verbs: the threads that post verbs, and the kind and number of these verbs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verbs {
@@ -65,7 +63,7 @@ pub struct Verbs {
     pub posting: Loop,
 }
 
-/// The callers, and the node that answers their calls.
+/// A microbenchmark of calls: the threads that make calls, and the node that answers these calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calls {
@@ -115,16 +113,16 @@ pub struct Latency {
     pub p99: f64,
 }
 
-/// The share of the time for which the busiest part of one kind was busy.
+/// The busiest hardware part of one kind, and the share of the time for which this part was busy.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Share {
     /// The kind of the hardware part.
     pub part: &'static str,
-    /// The share of the time.
+    /// The share of the time for which this part was busy.
     pub share: f64,
 }
 
-/// A figure of the model, and the published figures for the same point, if any exist.
+/// A figure of the model, and the published figures for the same point of the curve, if any exist.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Measurement {
     /// The curve's name.
@@ -135,8 +133,7 @@ pub struct Measurement {
     pub rate_mops: f64,
     /// The latency of a batch, of all verbs that a thread posts together, or of a call.
     pub latency_us: Latency,
-    /// The parts that were busy: the busiest part of each kind, in descending order of their
-    /// shares.
+    /// The busiest hardware part of each kind, in descending order of the shares of time for which they were busy.
     pub busy: Vec<Share>,
     /// The published figures for this point.
     pub beside: Vec<Beside>,
@@ -164,7 +161,7 @@ impl Curve {
     /// Measures all points of the curve on this hardware.
     ///
     /// # Errors
-    /// A configuration of the hardware that is not possible.
+    /// Fails if this configuration of the hardware is not possible.
     pub fn measure(&'static self, profile: &Profile) -> Result<Vec<Measurement>, ConfigError> {
         self.points.iter().map(|&(_, point)| measure(profile, &self.name, point)).collect()
     }
@@ -173,7 +170,7 @@ impl Curve {
 /// Measures one point on this hardware.
 ///
 /// # Errors
-/// A configuration of the hardware that is not possible.
+/// Fails if this configuration of the hardware is not possible.
 pub fn measure(
     profile: &Profile,
     curve: &'static str,
@@ -186,7 +183,7 @@ pub fn measure(
     Ok(Measurement { curve, point, rate_mops, latency_us, busy: shares(&used), beside })
 }
 
-/// The results of one point's run.
+/// The results of the run of one point of a curve.
 struct Found {
     rate_mops: f64,
     latency_us: Latency,
@@ -200,7 +197,8 @@ fn run(profile: &Profile, point: Point) -> Result<Found, ConfigError> {
     }
 }
 
-/// The durations of operations that begin and end while the watch is on.
+/// A recorder of the durations of operations. The recorder counts an operation only if the operation ends while the
+/// recorder is on.
 struct Watch {
     is_on: Cell<bool>,
     took_ns: RefCell<Histogram<u64>>,
@@ -228,7 +226,8 @@ impl Watch {
     }
 }
 
-/// Warms up, then counts; returns the rates and the use of the hardware during the counted time.
+/// Runs the warm-up, and then counts operations. Returns the rates and the use of the hardware during the counted
+/// time.
 fn count(fabric: &SimFabric, scheduler: &mut Scheduler<'_>, watch: &Watch) -> Found {
     scheduler.run_until(WARM_UP);
     let start = fabric.usage();
@@ -255,7 +254,8 @@ fn port(fabric: &SimFabric, slot: u16, thread: u16) -> Port {
     fabric.port(NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }, thread, 1)
 }
 
-/// A part whose share is below this limit is not reported, because it explains no result.
+/// A hardware part is not reported if its share of busy time is below this limit, because such a part explains no
+/// result.
 const USED: f64 = 0.01;
 
 fn shares(used: &Usage) -> Vec<Share> {

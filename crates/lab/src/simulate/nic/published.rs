@@ -1,9 +1,9 @@
-//! Published figures of real NICs, with their citations, from the file `figures.toml`.
+//! Reads published figures of real NICs, with their citations, from the file `figures.toml`.
 //!
-//! Invariant: the model does not use the published figures. If a constant of the profile was
-//! derived from a figure, the figure names this constant, because the model then necessarily meets
-//! the figure. The figures from which no constant was derived test the model. If the cause of a
-//! miss is known, the miss is explained beside the figure.
+//! Invariant: the model does not use the published figures. If a constant of the profile was derived from a figure,
+//! the file names this constant beside the figure. The model necessarily meets such a figure. The figures from which
+//! no constant was derived test the model. If the model misses a figure and the cause is known, the file explains the
+//! cause beside the figure.
 
 use super::{Found, Point, curves::curve};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct Figure {
     pub curve: String,
     /// The label of the curve's point at which the figure was measured.
     pub point: String,
-    /// The property of the point that was measured.
+    /// The property of the point that the publication reports: a rate, a latency, or a ratio of two rates.
     #[serde(default)]
     pub quantity: Quantity,
     /// The figure's value, in the quantity's unit.
@@ -74,7 +74,7 @@ pub fn figures() -> &'static [Figure] {
 /// A published figure beside the model's figure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Beside {
-    /// The property that is compared.
+    /// The property for which the two figures are compared.
     pub quantity: &'static str,
     /// The model's figure.
     pub model: f64,
@@ -102,11 +102,11 @@ pub fn standing_name(standing: Standing) -> &'static str {
     }
 }
 
-/// The range of ratios within which the model meets a figure.
+/// If the ratio of the model's figure to the published figure is within this range, the model meets the figure.
 const MET: std::ops::RangeInclusive<f64> = 0.9..=1.1;
 
-/// Returns the figures that were published for `point` on this hardware, beside the model's
-/// figures; `rate_of` runs another point.
+/// Returns the figures that were published for `point` on this hardware, beside the model's figures. The function
+/// calls `rate_of` to get the rate of another point.
 pub(super) fn beside<E>(
     profile: &Profile,
     point: Point,

@@ -1,4 +1,4 @@
-//! The simulated curves have the shapes of the published curves, and every published figure belongs
+//! Tests that the simulated curves have the shapes of the published curves, and that every published figure belongs
 //! to a point of a curve.
 
 use super::curves::curve;

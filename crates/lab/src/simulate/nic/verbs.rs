@@ -1,7 +1,7 @@
-//! Verbs at one memory node, which threads post in a closed loop.
+//! Measures verbs at one memory node. Threads post these verbs in a closed loop.
 //!
-//! Invariant: a thread posts again as soon as it has its responses, and no other work takes the
-//! thread's time.
+//! Invariant: a thread posts new verbs as soon as it has the responses to its earlier verbs, and it does no other
+//! work.
 
 use super::{Found, Loop, Verbs, Watch, count, fabric, port};
 use tarn_fabric::address::{Address, GroupId, NodeSlot};
@@ -17,7 +17,7 @@ const WORDS: u64 = 2048;
 const FIRST_BYTE: u64 = 4096;
 const ALIVE: &str = "the memory node lives";
 
-/// Adds `count` verbs on different words, beginning with the word number `first`.
+/// Adds `count` verbs to the round. The verbs access different words, beginning with the word number `first`.
 fn add(round: &mut Round, verb: VerbKind, payload_bytes: u16, first: u64, count: u16) {
     let bytes = usize::from(payload_bytes);
     for index in first..first + u64::from(count) {
@@ -64,7 +64,7 @@ async fn ring_each(port: Port, verbs: Verbs, first: u64, watch: &Watch) {
     }
 }
 
-/// Runs the verbs and returns the figures.
+/// Runs the verbs and returns the measured rate and latency.
 pub(super) fn run(profile: &Profile, verbs: Verbs) -> Result<Found, ConfigError> {
     let alone = verbs.posting == Loop::RingEachAlone;
     let fabric = match alone {

@@ -1,8 +1,8 @@
-//! The toy programs that test the reductions: some programs are written by hand, and some are drawn at
-//! random.
+//! The toy programs that test the reductions: some programs are written by hand, and some are
+//! generated at random.
 //!
-//! Invariant: a toy program written by hand tests one argument of docs/design/0011-explorer.md, or one
-//! planted mistake. Toys drawn at random cover cases that no author thought of.
+//! Invariant: a toy program written by hand tests one argument of docs/design/0011-explorer.md, or
+//! one planted mistake. Toys generated at random cover cases that no author thought of.
 
 use super::timed;
 use super::toy::{Do, Op, Program, Toy, program};
@@ -65,8 +65,8 @@ pub fn cases() -> Vec<Case> {
     [of_rounds(), of_watches(), timed::cases()].into_iter().flatten().collect()
 }
 
-/// Returns two actors. The first actor waits until a word changes. The second actor writes a line and
-/// then that word.
+/// Returns the programs of two actors. The first actor waits until a word changes. The second actor
+/// writes a line and then that word.
 pub fn told_and_telling() -> [Program; 2] {
     let each = |ops: [Op; 2]| program(vec![ops.map(|op| Do::Round(vec![op])).to_vec()]);
     [each([Op::Watch { node: 0, line: 0 }, read(0, 1)]), each([write(0, 1), write(0, 0)])]
@@ -398,7 +398,8 @@ fn of_rounds() -> Vec<Case> {
             1,
             none,
         ),
-        // The order is visible only in a line that the other actor has read in between.
+        // The order of `PutPart` and `LookPart` is visible only in line 2, which one actor writes and
+        // the other actor reads.
         case(
             "told before the other put it there, and what follows",
             &[
@@ -433,7 +434,7 @@ fn of_rounds() -> Vec<Case> {
     ]
 }
 
-/// Draws toys at random.
+/// Generates toys at random.
 pub fn drawn() -> impl Strategy<Value = Case> {
     let place = || (0..2u16, 0..2u16);
     let op = prop_oneof![

@@ -34,7 +34,7 @@ pub fn port(fabric: &SimFabric, slot: u16, thread: u16) -> Port {
     fabric.port(compute(slot), thread, 9)
 }
 
-/// An offset of group 0 at its primary.
+/// Returns the address of a byte of group 0 at the group's primary.
 pub fn at(offset_bytes: u64) -> Target {
     Address::new(GroupId(0), offset_bytes).at(NodeSlot(0))
 }

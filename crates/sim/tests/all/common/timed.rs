@@ -1,9 +1,9 @@
 //! Toy programs with windows and waits: the steps that coroutines take, and cases written by hand.
 //!
-//! Invariant: a record is one word that counts. An even count is free, and an odd count is locked. The
-//! record's writer adds one to lock the record, waits, and adds one to write and unlock it. So a reader
-//! sees the lock and the data of a record in one word. A reader within its lease must have seen all of
-//! a writer's work or none of it.
+//! Invariant: a record is one word that holds a count. A record with an even count is free, and a
+//! record with an odd count is locked. The record's writer adds one to lock the record, waits, and
+//! adds one to write and unlock the record. So a reader sees the lock and the data of a record in one
+//! word. A reader within its lease must have seen all of a writer's writes or none of these writes.
 
 use super::cases::{Case, budget, case, large, read};
 use super::toy::{Do, Op, Program, program};
@@ -16,23 +16,24 @@ use tarn_fabric::port::Port;
 use tarn_fabric::window::{Wait, Window};
 use tarn_sim::explore::FaultBudget;
 
-/// A step with an actor's window or wait.
+/// A step that an actor takes with its window or its wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timed {
     /// Opens a window.
     Open,
-    /// Closes the window, if one is open, and records whether the window was shorter than this length.
+    /// Closes the window, if a window is open, and records whether the window was shorter than this
+    /// length.
     Close(u64),
     /// Begins a wait.
     Begin,
-    /// Ends the wait, if one has begun, after this length.
+    /// Ends the wait, if a wait has begun, after this length.
     End(u64),
-    /// Loads and remembers the lease word in this part of node 0's memory.
+    /// Loads the lease word in this part of node 0's memory, and remembers it.
     Load(u16),
     /// Like `Close`, with the lease that the remembered word gives.
     CloseLoaded,
-    /// Like `CloseLoaded`, but records "longer" if the word in this part has changed since it was
-    /// loaded.
+    /// Like `CloseLoaded`, but records `LONGER` if the lease word in this part has changed since the
+    /// actor loaded it.
     CloseCompared(u16),
     /// Like `CloseLoaded`, with the shorter one of the leases that the loaded word and the present word
     /// give.
@@ -42,7 +43,7 @@ pub enum Timed {
 }
 
 /// The values that an actor records: `SHORTER` for a window that was shorter than its lease, and
-/// `LONGER` for another window.
+/// `LONGER` for any other window.
 pub const SHORTER: u64 = 0x51;
 pub const LONGER: u64 = 0x50;
 
@@ -54,8 +55,9 @@ pub struct Held {
     word: Cell<u64>,
 }
 
-/// Returns how long readers trust a lease word and how long writers wait under it. Successive values of
-/// the word mean the lease lengths 20, changing to 10, 10, changing to 20, and 20 again.
+/// Returns the lease length that readers take from a lease word, and the time for which writers wait
+/// under this word. As the value of the word grows, the lease length is 20, changes from 20 to 10, is
+/// 10, changes from 10 to 20, and is 20 again.
 fn lengths(word: u64) -> (u64, u64) {
     match word & 7 {
         0 | 4 => (20, 20),
@@ -65,7 +67,8 @@ fn lengths(word: u64) -> (u64, u64) {
 }
 
 impl Held {
-    /// Takes a step. The function `look` reads a part of node 0's memory.
+    /// Takes a step with the actor's window or wait. The function `look` reads a part of node 0's
+    /// memory.
     pub async fn step(&self, port: &Port, step: Timed, look: impl Fn(u16) -> u64) -> Option<u64> {
         let (word, loaded) = (self.word.get(), lengths(self.word.get()));
         match step {
@@ -99,7 +102,7 @@ impl Held {
     }
 }
 
-/// Makes a step of windows and waits.
+/// Creates a step of windows and waits.
 fn t(step: Timed) -> Do {
     Do::Timed(step)
 }
@@ -108,20 +111,20 @@ pub fn lock_or_write(line: u16) -> Op {
     Op::Faa { node: 0, line }
 }
 
-/// Makes a program that reads two records in a window, and closes the window by the step `close`.
+/// Creates a program that reads two records in a window, and closes the window by the step `close`.
 pub fn reader(close: Timed) -> Program {
     let reads = Do::Round(vec![read(0, 0), read(0, 1)]);
     program(vec![vec![t(Timed::Open), reads, t(close)]])
 }
 
-/// Makes a program that locks two records, takes the steps `waits`, and writes both records.
+/// Creates a program that locks two records, takes the steps `waits`, and writes both records.
 pub fn writer(waits: &[Timed]) -> Program {
     let both = || Do::Round(vec![lock_or_write(0), lock_or_write(1)]);
     let waits = waits.iter().map(|it| t(*it)).collect();
     program(vec![[vec![both()], waits, vec![both()]].concat()])
 }
 
-/// Makes a program that changes words in parts, one after the other.
+/// Creates a program that writes words into parts of node 0's local memory, one after the other.
 pub fn changes(words: &[(u16, u64)]) -> Program {
     let pause = || Do::Round(vec![read(0, 3)]);
     program(vec![words.iter().flat_map(|(part, to)| [pause(), Do::PutPart(*part, *to)]).collect()])
@@ -139,9 +142,9 @@ fn of(steps: Vec<Do>) -> Program {
     program(vec![steps])
 }
 
-/// Makes a program that writes line 0 in a window and then runs the verbs `seen` in the window. Suppose
-/// a waiting actor saw line 0 written, and `seen` sees this actor's WRITE. If both happen, the waiting
-/// actor's wait was within the window.
+/// Creates a program that writes line 0 in a window and then runs the verbs `seen` in the same
+/// window. Suppose that a waiting actor saw line 0 written, and `seen` sees the waiting actor's
+/// WRITE. Then the waiting actor's wait was within the window.
 fn window(lease: u64, seen: &[Op]) -> Program {
     of(vec![t(Open), round(&[write(0)]), round(seen), t(Close(lease))])
 }
@@ -197,8 +200,7 @@ fn smaller() -> Vec<Case> {
             1,
             none,
         ),
-        // The moment when the window closes is the first that shows whether the window was open when
-        // the wait began.
+        // Only the closing of the window shows whether the window was open when the wait began.
         large(
             "a wait that began before the window or in it",
             &[
@@ -265,7 +267,7 @@ fn larger() -> Vec<Case> {
     ]
 }
 
-/// Draws steps of windows and waits for random toys.
+/// Generates steps of windows and waits for random toys.
 pub fn drawn() -> impl Strategy<Value = Do> {
     prop_oneof![
         2 => Just(Timed::Open),
@@ -276,8 +278,8 @@ pub fn drawn() -> impl Strategy<Value = Do> {
     .prop_map(Do::Timed)
 }
 
-/// Draws small programs. Each of their actors has a window or a wait, and rounds before, within and after this
-/// window or wait.
+/// Generates small programs. Each actor of such a program has a window or a wait, and rounds before,
+/// within and after this window or wait.
 pub fn drawn_toys() -> impl Strategy<Value = Case> {
     let op = || {
         prop_oneof![

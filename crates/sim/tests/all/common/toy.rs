@@ -2,7 +2,7 @@
 //!
 //! Invariant: an outcome holds everything that an outside observer could see: memory at the end, the
 //! data that each coroutine saw, how each coroutine ended, and which transactions began after which
-//! others had ended.
+//! other transactions had ended.
 
 use super::compute;
 use super::timed::{Held, Timed};
@@ -29,26 +29,27 @@ use tarn_sim::explore::{
 pub enum Op {
     /// A READ of `lines` lines.
     Read { node: u16, line: u16, lines: u16 },
-    /// A WRITE of `lines` lines. The value of the WRITE depends on the data that the actor saw before.
+    /// A WRITE of `lines` lines. The written value depends on the data that the actor has read
+    /// before.
     Write { node: u16, line: u16, lines: u16, fenced: bool },
-    /// A CAS from zero to the actor's own value.
+    /// A compare-and-swap (CAS) of a word from zero to the actor's own value.
     Cas { node: u16, line: u16 },
-    /// An FAA that adds one.
+    /// A fetch-and-add (FAA) that adds one to a word.
     Faa { node: u16, line: u16 },
     /// A READ that watches a word until the word is not zero.
     Watch { node: u16, line: u16 },
 }
 
-/// One step of a program: a round or another step.
+/// One step of an actor's program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Do {
     /// A round that is awaited.
     Round(Vec<Op>),
-    /// A round that is not awaited.
+    /// A detached round, which the actor does not await.
     Detached(Vec<Op>),
-    /// A round that is awaited, and dropped as soon as it is posted.
+    /// An awaited round whose future the actor drops as soon as the round is posted.
     Dropped(Vec<Op>),
-    /// Asks whether the most recent round that was not awaited is done.
+    /// Asks whether the most recent detached round is done.
     Ask,
     /// Revokes the access of this actor's node at all memory nodes.
     Revoke(usize),
@@ -97,15 +98,15 @@ pub struct Outcome {
     pub logs: Vec<Vec<u64>>,
     pub fates: Vec<Fate>,
     pub memory_lost: Vec<u16>,
-    /// Pairs of an actor's transaction that had ended and an actor's transaction that began later:
-    /// (actor, number of the end), (actor, number of the beginning).
+    /// Pairs of a transaction that had ended and a transaction that began later: (actor, number of
+    /// the end), (actor, number of the beginning).
     pub order: BTreeSet<((usize, u32), (usize, u32))>,
 }
 
 impl Outcome {
-    /// Returns whether this outcome covers the other outcome. The two outcomes must be equal, with two
-    /// exceptions. In this outcome a dead actor may have learned more before it died. In this outcome
-    /// more transactions may have begun after other transactions had ended.
+    /// Returns whether this outcome covers the other outcome. The two outcomes must be equal, with
+    /// two exceptions. In this outcome a dead actor may have recorded more values before it died. In
+    /// this outcome more transactions may have begun after other transactions had ended.
     pub fn covers(&self, other: &Outcome) -> bool {
         let actor = |at: usize| match other.fates[at] {
             Fate::Dead => self.logs[at].starts_with(&other.logs[at]),
@@ -135,7 +136,7 @@ pub struct Toy {
 }
 
 impl Toy {
-    /// Sets the judge.
+    /// Sets the judge of the toy.
     pub fn objecting(mut self, objects: Objects) -> Toy {
         self.objects = Some(objects);
         self
@@ -173,8 +174,8 @@ impl Toy {
         self.outcomes.borrow_mut().clear();
         let config = ExploreConfig { reduction, ..config.clone() };
         let mut restarts = 0;
-        // Only outcomes of the last pass count. Outcomes of earlier passes and of scout executions do
-        // not count.
+        // Only outcomes of the exploration's last pass count. When the exploration restarts, the
+        // function drops the outcomes of earlier passes and of scout executions.
         let mut tell = |progress: &Progress| {
             if progress.restarts > restarts {
                 restarts = progress.restarts;
@@ -351,8 +352,8 @@ impl Run {
                 let mut round = Round::new();
                 self.fill(&mut round, &ops);
                 let mut execute = pin!(self.port.execute(&mut round));
-                // An actor must not be able to tell whether the round was refused immediately or will
-                // be refused later.
+                // An actor must not be able to observe whether a memory node refused the round
+                // immediately or will refuse it later.
                 let posted = poll_fn(|waiting| Poll::Ready(execute.as_mut().poll(waiting)));
                 let _ = posted.await;
             }

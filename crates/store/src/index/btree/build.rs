@@ -1,7 +1,7 @@
-//! Builds a whole index tree from its entries. Loaders use it.
+//! Builds the whole tree of an index from its entries. Loaders use these functions.
 //!
 //! Invariant: a tree is a pure function of the entries, the given addresses, and the share of each node that is
-//! filled. Nodes are built one after the other: leaves first, the root last, each level from left to right.
+//! filled. Nodes are built one after the other: the leaves first, the root last, and each level from left to right.
 
 use super::edit::NodeMut;
 use crate::layout::index_plan::Index;
@@ -9,7 +9,7 @@ use crate::layout::node::CHILD_BYTES;
 use crate::layout::{VERSION_AT, Version};
 use tarn_fabric::address::Address;
 
-/// The number of slots that are filled of every four slots of a node. The other slots are free for later entries.
+/// Of every four slots of a node, the builder fills this number. The other slots are free for later entries.
 const FILLED_OF_FOUR: usize = 3;
 
 /// Sorts slots by their bytes. A slot begins with its key, so slots are sorted by key.
@@ -29,7 +29,7 @@ pub fn sort(slots: &mut [u8], slot_bytes: usize) {
     }
 }
 
-/// The number of nodes of `level` that are needed for this many entries.
+/// The number of nodes of `level` that `entries` entries need.
 pub fn nodes_of(index: &Index, level: u8, entries: usize) -> usize {
     let filled = index.shape.slots(level) * FILLED_OF_FOUR / 4;
     entries.div_ceil(filled).max(1)
@@ -40,7 +40,7 @@ pub fn nodes_of(index: &Index, level: u8, entries: usize) -> usize {
 pub struct Level<'a> {
     /// The level's number; leaves have level 0.
     pub level: u8,
-    /// The level's entries, sorted.
+    /// The entries of all nodes of the level, sorted by key.
     pub slots: &'a [u8],
     /// The addresses of the level's nodes.
     pub nodes: &'a [Address],
@@ -51,7 +51,8 @@ impl Level<'_> {
         index.shape.slot_bytes(self.level)
     }
 
-    /// The entries of node number `at`. The nodes share the entries evenly.
+    /// Returns the entries of node number `at` of this level. All nodes of the level get about the same number of
+    /// entries.
     fn share(&self, index: &Index, at: usize) -> &[u8] {
         let (len, nodes) = (self.slot_bytes(index), self.nodes.len());
         let entries = self.slots.len() / len;
@@ -66,7 +67,7 @@ impl Level<'_> {
         }
     }
 
-    /// Writes the image of node number `at`, with this version.
+    /// Writes the image of node number `at`, with the version `version`.
     pub fn image(&self, index: &Index, at: usize, version: Version, image: &mut [u8]) {
         image.fill(0);
         let (len, share) = (self.slot_bytes(index), self.share(index, at));
@@ -80,7 +81,8 @@ impl Level<'_> {
         image[VERSION_AT..VERSION_AT + 8].copy_from_slice(&version.word().to_le_bytes());
     }
 
-    /// The entries of the next higher level: one separator for each node of this level.
+    /// Returns the entries of the next higher level. Each entry is the separator and the address of one node of this
+    /// level.
     pub fn separators(&self, index: &Index) -> Vec<u8> {
         let mut above =
             Vec::with_capacity(self.nodes.len() * (index.shape.key_bytes + CHILD_BYTES));

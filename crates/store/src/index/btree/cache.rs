@@ -1,9 +1,9 @@
 //! A thread's cache of the inner nodes of ordered indexes.
 //!
-//! Invariant: a cached node is never trusted. The node to which it leads states which keys it covers. If the wanted
-//! key is not among these keys, the cached path is dropped and read again. A node that was read replaces its
-//! earlier image. The cache holds at most `NODES_MAX` nodes of each index, and drops all nodes of the index when it
-//! is full.
+//! Invariant: a walk never trusts a cached node. The node to which the cache leads states by its fences which keys it
+//! covers. If the node does not cover the wanted key, the thread drops the cached path and reads it again. When a
+//! thread has read a node, the new image replaces the cached image. The cache holds at most `NODES_MAX` nodes of each
+//! index, and drops all nodes of an index when the index has reached this number.
 
 use super::inner::{NO_NODE, Rest, Searched};
 use super::seek::Seek;
@@ -20,7 +20,7 @@ const NODES_MAX: usize = 1 << 16;
 #[derive(Default)]
 struct Tree {
     nodes: Vec<Searched>,
-    /// The parts of the nodes that a search seldom needs.
+    /// The parts of the cached nodes that a search seldom needs.
     rests: Vec<Rest>,
     /// The position of the root, if the root is cached.
     root: Option<u32>,
@@ -28,15 +28,16 @@ struct Tree {
     by_address: BTreeMap<u64, u32>,
 }
 
-/// A pointer to a node, with the LOW fence that the node must have if it is still the same node. LOW does not
-/// change as long as the node is not merged away. A node that was split since then still begins at LOW, and its
-/// other half is found along NEXT. A dead node that is used again may begin at any key, and its NEXT leads through
-/// another part of the tree.
+/// A pointer to a node, with the LOW fence that the node must have if its memory still holds the intended node. The
+/// LOW of a node does not change until the node is merged into another node. If the node was split, it still begins
+/// at LOW, and its NEXT leads to the other half. If the memory of a dead node is used again, the new node may begin
+/// at any key. The NEXT of the new node leads through another part of the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lead {
-    /// The node's address.
+    /// The address of the node to which the pointer leads.
     pub address: Address,
-    /// The node's LOW, padded. This LOW was read as the node's separator, or as the HIGH of the node before it.
+    /// The LOW of the node to which the pointer leads, padded. The thread has read this LOW as the node's separator,
+    /// or as the HIGH of the node before it.
     pub low: KeyBytes,
 }
 
@@ -50,17 +51,17 @@ impl Lead {
         Lead { address, low: bytes }
     }
 
-    /// A pointer to the root, which covers all keys.
+    /// Returns a pointer to the index's root, which covers all keys.
     pub fn root(index: &Index) -> Lead {
         Lead::new(index.root, &[])
     }
 
-    /// A pointer to the node to which NEXT of `node` leads.
+    /// Returns a pointer to the node to which NEXT of `node` leads.
     pub fn after(node: Node<'_>) -> Lead {
         Lead::new(node.next(), node.high().unwrap_or_default())
     }
 
-    /// Whether `node`, which was read at this address, is the intended node.
+    /// Whether `node`, which a walk has read at the pointer's address, is the intended node.
     pub fn is_to(&self, node: Node<'_>) -> bool {
         let low = node.low();
         self.low[..low.len()] == *low
@@ -70,10 +71,10 @@ impl Lead {
 /// The next step of a walk towards a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// This inner node, or the root, must be read first.
+    /// The walk must first read this inner node, or the root.
     Read(Lead),
-    /// The addresses of the wanted nodes were found in the cache and noted. The pointer leads to the first of these
-    /// nodes.
+    /// The cache has the addresses of the wanted nodes, and has added them to the caller's list. The field is a
+    /// pointer to the first wanted node.
     There(Lead),
 }
 
@@ -86,15 +87,15 @@ pub struct TreeCache {
 /// The nodes that a walk wants to read.
 #[derive(Clone, Copy)]
 pub struct Course<'a> {
-    /// The key that the first node covers.
+    /// The key that the first wanted node covers.
     pub key: &'a [u8],
-    /// The last wanted key, in the direction of the walk.
+    /// The last key, in the direction of the walk, that the wanted nodes should cover.
     pub last: &'a [u8],
     /// Whether the walk goes towards lower keys.
     pub backward: bool,
-    /// The maximum number of nodes, with the first node included.
+    /// The maximum number of wanted nodes. The first node is counted too.
     pub nodes: usize,
-    /// The level of the nodes.
+    /// The level of the wanted nodes.
     pub level: u8,
 }
 
@@ -104,7 +105,8 @@ impl TreeCache {
         TreeCache { trees: (0..indexes).map(|_| Tree::default()).collect() }
     }
 
-    /// Notes the addresses of the nodes that `course` wants in `found`, or returns the node to read first.
+    /// Adds the addresses of the nodes that `course` wants to `found`. If the cache cannot lead to these nodes, the
+    /// function returns the node that the walk must read first.
     #[inline]
     pub fn locate(&mut self, index: &Index, course: Course<'_>, found: &mut Vec<Address>) -> Way {
         let tree = &mut self.trees[usize::from(index.id.0)];
@@ -120,7 +122,7 @@ impl TreeCache {
         loop {
             let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
             let Some(child) = node.child_of(rest, course.key) else {
-                // The cached node does not cover the key, so the node in memory is now another node.
+                // The cached node does not cover the key, so the memory at the node's address now holds another node.
                 return Way::Read(Lead::new(Address::from_word(node.address), rest.low()));
             };
             if node.level == course.level + 1 {
@@ -132,7 +134,8 @@ impl TreeCache {
                 return Way::Read(tree.lead(at, child, course.key.len()));
             };
             if tree.nodes[kid].level + 1 != tree.nodes[at].level {
-                // A dead node is now used at another level. Either cached image may be old, so both are dropped.
+                // The memory of a dead node is now used for a node at another level. The cached image of the parent
+                // or of the child may be old, so the cache drops both images.
                 let address = Address::from_word(tree.nodes[at].address);
                 let stale = Lead::new(address, tree.rests[at].low());
                 tree.remove(kid);
@@ -143,10 +146,11 @@ impl TreeCache {
         }
     }
 
-    /// Notes the nodes that `course` wants below an inner node that was just read and covers the key, or returns
-    /// the child to read. Cached nodes further below are not used. So a walk that has read a node continues below
-    /// this node even if no cached node leads to that node. The node's separator may be missing in the level above,
-    /// as it is after a split for the new half.
+    /// Adds the addresses of the nodes that `course` wants below an inner node to the list. The walk has just read
+    /// this inner node, which covers the key. If the wanted nodes are further below, the function returns the child
+    /// that the walk must read. `below` does not use cached nodes further below the inner node. So a walk that has
+    /// read a node continues below this node even if no cached node leads to that node. The level above may lack the
+    /// node's separator. For example, after a split it lacks the separator of the new half.
     pub fn below(
         &self,
         index: &Index,
@@ -159,7 +163,8 @@ impl TreeCache {
             let child = tree.nodes[at].child_of(&tree.rests[at], course.key)?;
             Some((at, child))
         });
-        // Without such a child the node is not on the way to the key, so the walk begins again at the root.
+        // If the inner node has no such child, the node is not on the way to the key, so the walk begins again at the
+        // root.
         let Some((at, child)) = child else { return Way::Read(Lead::root(index)) };
         let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
         let lead = tree.lead(at, child, course.key.len());
@@ -170,8 +175,8 @@ impl TreeCache {
         Way::There(lead)
     }
 
-    /// Finds the leaves for several keys. The search processes all keys level by level, so that their memory
-    /// accesses overlap. If the path of a key is not cached, the key's address stays null.
+    /// Finds the leaves for several keys. The search processes all keys level by level, so that the memory accesses
+    /// for different keys overlap. If the path of a key is not cached, the key's address stays null.
     pub fn locate_all(&mut self, index: &Index, seeks: &mut [Seek]) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let root = tree.root.unwrap_or(NO_NODE);
@@ -202,7 +207,7 @@ impl TreeCache {
         }
     }
 
-    /// Adds an inner node that was read to the cache.
+    /// Adds an inner node to the cache after a walk has read the node.
     pub fn learn(&mut self, index: &Index, address: Address, node: Node<'_>) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         if tree.by_address.len() >= NODES_MAX {
@@ -226,7 +231,8 @@ impl TreeCache {
         }
     }
 
-    /// Drops the nodes on the way to `key` at `level` and above, so that they are read again.
+    /// Drops the cached nodes on the way to `key` at `level` and above, so that the next walk reads these nodes
+    /// again.
     pub fn forget(&mut self, index: &Index, key: &[u8], level: u8) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let mut at = tree.known(index.root);
@@ -247,8 +253,8 @@ impl TreeCache {
         }
     }
 
-    /// Drops the cached parent, at `level`, of the node that covers `key`. Cached images may be from different
-    /// times. If levels do not decrease along the way, nothing is dropped.
+    /// Drops the cached parent, at `level`, of the node that covers `key`. Cached images may be from different times.
+    /// If the levels of the cached nodes do not decrease along the way, the function drops nothing.
     pub fn forget_parent(&mut self, index: &Index, key: &[u8], level: u8) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let mut at = tree.known(index.root);
@@ -267,12 +273,12 @@ impl Tree {
         self.by_address.get(&address.to_word()).map(|&at| at as usize)
     }
 
-    /// The pointer to a child of a cached node.
+    /// Returns a pointer to a child of a cached node.
     fn lead(&self, at: usize, child: usize, key_bytes: usize) -> Lead {
         Lead::new(self.nodes[at].child(child), self.rests[at].key(child, key_bytes))
     }
 
-    /// The position of a child of a cached node, if the child is cached too.
+    /// Returns the cache position of a child of a cached node, if the child is cached too.
     #[inline]
     fn kid_of(&mut self, at: usize, child: usize) -> Option<usize> {
         let address = self.nodes[at].child(child);
@@ -290,7 +296,7 @@ impl Tree {
         Some(kid)
     }
 
-    /// The position of the cached child on the way to `key`, for a node of `level`. Returns [`NO_NODE`] if that
+    /// Returns the cache position of the child on the way to `key`, for a node of `level`. Returns [`NO_NODE`] if the
     /// child is not cached.
     #[inline]
     fn next_of(&mut self, at: usize, level: u8, key: &[u8]) -> u32 {
@@ -314,7 +320,7 @@ impl Tree {
     }
 }
 
-/// Notes the children of a node from `child` on, up to the end of the course.
+/// Adds the addresses of a node's children to the list, from `child` on, up to the end of the course.
 fn note(
     node: &Searched,
     rest: &Rest,
@@ -324,8 +330,8 @@ fn note(
     found.push(node.child(child));
     for more in 1..course.nodes {
         if course.backward {
-            // The previous node ends where this node begins. The previous node is wanted only if this node begins
-            // beyond the last key.
+            // In a backward walk, the previous child ends where this child begins. The walk needs the previous child
+            // only if this child begins beyond the last key.
             let Some(at) = child.checked_sub(more) else { return };
             if !node.is_beyond(rest, at + 1, course.last) {
                 return;
@@ -341,7 +347,7 @@ fn note(
     }
 }
 
-/// The slots of an inner node, sorted by key. Code that changes a node uses it.
+/// Returns the used slots of an inner node, sorted by key. Code that changes nodes also uses this function.
 pub fn sorted_slots(node: Node<'_>) -> Vec<usize> {
     let mut slots: Vec<usize> = Bits(node.bitmap()).collect();
     slots.sort_unstable_by(|&one, &other| node.key(one).cmp(node.key(other)));
@@ -360,14 +366,14 @@ mod tests {
         Address::new(GroupId(0), number * 1024)
     }
 
-    /// An index with keys of 8 bytes. The root's address is 1.
+    /// Creates an index with keys of 8 bytes, whose root has the address 1.
     fn index() -> Index {
         let schema =
             IndexSchema { name: "by_key".into(), parts: vec![IndexPart::Key], unique: true };
         Index::plan(IndexId(0), (TableId(0), &TableSchema::new("t", 1)), &schema, at(1), (0, 1))
     }
 
-    /// An inner node that covers every key, with one child.
+    /// Creates an inner node that covers every key and has one child.
     fn over_all(shape: &NodeShape, level: u8, child: Address) -> Vec<u8> {
         let mut bytes = vec![0; shape.node_bytes];
         let mut node = NodeMut::new(shape, &mut bytes);
@@ -397,7 +403,7 @@ mod tests {
         panic!("it reads for ever")
     }
 
-    /// A node that was merged away is now used two levels higher, and the cache still has its old image.
+    /// The memory of a merged node is now used for a node two levels higher, and the cache still has the old image.
     #[test]
     fn a_remembered_child_of_another_level_is_read_anew() {
         let index = index();
@@ -412,7 +418,8 @@ mod tests {
         assert_eq!(reads(&mut cache, &index, &memory), 0);
     }
 
-    /// Two dead nodes are now used at other levels, and their cached images lead to each other.
+    /// The memory of two dead nodes is now used at other levels, and the cached images of the two nodes lead to each
+    /// other.
     #[test]
     fn cached_nodes_in_a_circle_do_not_trap_a_walk() {
         let index = index();

@@ -1,9 +1,9 @@
 //! Changes of index nodes: each function takes images of nodes and produces new images.
 //!
 //! Invariant: all functions are pure functions of images, so that a split gives the same result on every compute
-//! node. A slot that was in use before is not overwritten, except in a root that splits. So a write into a node
-//! changes no slot that the node's old BITMAP marks as used. Together, the images after a change cover the same
-//! keys as the images before, and hold the same entries.
+//! node. A change never overwrites a slot that was in use, except in a root that splits. So writing the changed bytes
+//! of a node changes no slot that the node's old BITMAP marks as used. All images after a change together cover the
+//! same keys as all images before, and hold the same entries.
 
 use crate::layout::node::{
     BITMAP_AT, BOUNDED, Bits, CHILD_BYTES, DEAD, LOW_AT, META_AT, NEXT_AT, Node, NodeShape,
@@ -11,22 +11,23 @@ use crate::layout::node::{
 };
 use tarn_fabric::address::Address;
 
-/// The divisor that gives the number of moved entries when a node is split because keys are appended at its end.
+/// If keys are appended at the end of a node, a split moves only a part of its entries: their number divided by this
+/// constant.
 const APPENDED_SHARE: usize = 8;
 
-/// The image of a node, to be changed.
+/// The image of a node that the caller wants to change.
 pub struct NodeMut<'a> {
     shape: &'a NodeShape,
     bytes: &'a mut [u8],
 }
 
 impl<'a> NodeMut<'a> {
-    /// Takes a whole image.
+    /// Wraps the image of a whole node.
     pub fn new(shape: &'a NodeShape, bytes: &'a mut [u8]) -> NodeMut<'a> {
         NodeMut { shape, bytes }
     }
 
-    /// The node as it is now.
+    /// Returns a view of the node with all changes so far.
     pub fn node(&self) -> Node<'_> {
         Node::new(self.shape, self.bytes)
     }
@@ -35,14 +36,14 @@ impl<'a> NodeMut<'a> {
         self.bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Sets the level and the tree number, and marks the node as alive.
+    /// Sets the node's level and tree number, and marks the node as alive.
     pub fn set_kind(&mut self, level: u8, tree: u16) {
         let [low, high] = tree.to_le_bytes();
         let bounded = self.bytes[META_AT + 1] & BOUNDED;
         self.bytes[META_AT..META_AT + 8].copy_from_slice(&[level, bounded, low, high, 0, 0, 0, 0]);
     }
 
-    /// Sets NEXT.
+    /// Sets NEXT, the address of the next node at the same level.
     pub fn set_next(&mut self, next: Address) {
         self.set_word(NEXT_AT, next.to_word());
     }
@@ -52,12 +53,13 @@ impl<'a> NodeMut<'a> {
         self.set_word(BITMAP_AT, bitmap);
     }
 
-    /// Sets STRAYS, which says which groups of slots have an entry that may lie elsewhere.
+    /// Sets STRAYS, which says for each group of slots whether an entry whose home is this group may lie in another
+    /// group.
     pub fn set_strays(&mut self, strays: u64) {
         self.set_word(STRAYS_AT, strays);
     }
 
-    /// Recomputes STRAYS from the entries, after some entries were removed.
+    /// Recomputes STRAYS from the node's entries, after some entries were removed.
     fn count_strays(&mut self) {
         let (node, shape) = (self.node(), self.shape);
         let stray = |slot: usize| {
@@ -71,7 +73,7 @@ impl<'a> NodeMut<'a> {
         self.set_strays(strays);
     }
 
-    /// Sets the fences.
+    /// Sets the node's fences LOW and HIGH.
     pub fn set_fences(&mut self, low: &[u8], high: Option<&[u8]>) {
         let len = self.shape.key_bytes;
         self.bytes[LOW_AT..LOW_AT + len].copy_from_slice(low);
@@ -87,19 +89,20 @@ impl<'a> NodeMut<'a> {
         }
     }
 
-    /// Marks the node as merged into another.
+    /// Marks the node as merged into another node.
     pub fn set_dead(&mut self) {
         self.bytes[META_AT + 1] |= DEAD;
     }
 
-    /// The bytes of a slot.
+    /// Returns the bytes of one slot of the node.
     pub fn slot_mut(&mut self, slot: usize) -> &mut [u8] {
         let level = self.node().level();
         let (at, len) = (self.shape.slot_at(level, slot), self.shape.slot_bytes(level));
         &mut self.bytes[at..at + len]
     }
 
-    /// Adds entries, given as slots, to the node's entries. Returns whether there was room for all of them.
+    /// Adds entries to the node. Each entry is given as the bytes of a slot. Returns whether the node had room for
+    /// all these entries.
     pub fn add_slots<'s>(&mut self, slots: impl Iterator<Item = &'s [u8]>) -> bool {
         let (node, shape) = (self.node(), self.shape);
         let (level, mut bitmap, mut strays) = (node.level(), node.bitmap(), node.strays());
@@ -116,7 +119,7 @@ impl<'a> NodeMut<'a> {
         true
     }
 
-    /// Fills this node with these slots of another node of the same level, in their order.
+    /// Copies the slots `slots` of another node of the same level into this node, in the order of `slots`.
     fn take_slots(&mut self, from: Node<'_>, image: &[u8], slots: &[usize]) {
         let (level, shape) = (from.level(), self.shape);
         let bytes = |&slot: &usize| {
@@ -129,7 +132,7 @@ impl<'a> NodeMut<'a> {
         assert!(has_room, "entries of one node fit another");
     }
 
-    /// Adds a child. Returns its slot, or `None` if no slot is free.
+    /// Adds a child to an inner node. Returns the child's slot, or `None` if no slot is free.
     pub fn post(&mut self, key: &[u8], child: Address) -> Option<usize> {
         let bitmap = self.node().bitmap();
         let slot = bitmap.trailing_ones() as usize;
@@ -152,17 +155,18 @@ impl<'a> NodeMut<'a> {
 /// The place where a node is split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut<'k> {
-    /// The node is split about in the middle, so that this key has room in its half.
+    /// The node is split about in the middle, so that the half that covers this key has room for it.
     For(&'k [u8]),
-    /// The split makes a node begin at this key, which is above the node's first key. Either half may be empty.
+    /// The node is split so that the right half begins at this key, which is above the node's first key. Each half of
+    /// the split node may be empty.
     Before(&'k [u8]),
 }
 
 impl Cut<'_> {
-    /// Returns the number of a node's entries that stay, in the order of `slots`, and the separator.
+    /// Returns the number of a node's entries that stay in the left half, in the order of `slots`, and the separator.
     ///
     /// # Panics
-    /// If the node has fewer than two entries and no separator was given (a bug of Tarn).
+    /// If the node has fewer than two entries and the cut is not [`Cut::Before`] (a bug of Tarn).
     fn of(self, node: Node<'_>, slots: &[usize]) -> (usize, Vec<u8>) {
         match self {
             Cut::For(key) => {
@@ -178,7 +182,8 @@ impl Cut<'_> {
     }
 }
 
-/// Returns the number of a node's entries, in the order of `slots`, that stay when the node is split for `key`.
+/// Returns the number of a node's entries, in the order of `slots`, that stay in the left half when the node is split
+/// for `key`.
 fn staying(node: Node<'_>, slots: &[usize], key: &[u8]) -> usize {
     let count = slots.len();
     let appends = slots.last().is_some_and(|&last| node.key(last) < key);
@@ -186,11 +191,11 @@ fn staying(node: Node<'_>, slots: &[usize], key: &[u8]) -> usize {
     count - moving
 }
 
-/// Splits `left`, whose old bytes are in `image`. The upper entries go to `right`, whose address is `address`.
-/// Returns the separator.
+/// Splits `left`, whose old bytes are in `image`. The upper entries move to `right`, whose address is `address`.
+/// Returns the separator between the two nodes.
 ///
 /// # Panics
-/// If the node has fewer than two entries and no separator was given (a bug of Tarn).
+/// If the node has fewer than two entries and the cut is not [`Cut::Before`] (a bug of Tarn).
 pub fn split(
     (left, image): (&mut NodeMut<'_>, &[u8]),
     (right, address): (&mut NodeMut<'_>, Address),
@@ -212,11 +217,11 @@ pub fn split(
     separator
 }
 
-/// Splits a root, whose old bytes are in `image`. The root's entries go to two new nodes, which become its
+/// Splits a root, whose old bytes are in `image`. The root's entries move to two new nodes, which become the root's
 /// children.
 ///
 /// # Panics
-/// If the root has fewer than two entries and no separator was given (a bug of Tarn).
+/// If the root has fewer than two entries and the cut is not [`Cut::Before`] (a bug of Tarn).
 pub fn split_root<'a>(
     (root, image): (&mut NodeMut<'_>, &[u8]),
     (left, left_at): (&mut NodeMut<'a>, Address),
@@ -242,8 +247,8 @@ pub fn split_root<'a>(
     root.set_strays(0);
 }
 
-/// Moves the entries of `right`, whose old bytes are in `image`, to the node before it, and marks `right` as dead.
-/// Returns whether that node had room for the entries.
+/// Moves the entries of `right`, whose old bytes are in `image`, to `left`, the node before `right`, and marks
+/// `right` as dead. Returns whether `left` had room for the entries.
 pub fn merge(left: &mut NodeMut<'_>, (right, image): (&mut NodeMut<'_>, &[u8])) -> bool {
     let shape = left.shape;
     let moving = Node::new(shape, image);
@@ -276,7 +281,7 @@ mod tests {
         Address::new(GroupId(0), offset)
     }
 
-    /// Builds a node of this level with these entries, in slots that the seed chooses.
+    /// Builds a node of this level with these entries, in slots that `seed` chooses at random.
     fn node(shape: &NodeShape, level: u8, entries: &BTreeMap<u64, u64>, seed: u64) -> Vec<u8> {
         let mut bytes = vec![0xa5; shape.node_bytes];
         bytes[..shape.header_bytes].fill(0);

@@ -1,10 +1,11 @@
 //! A thread's cached form of an inner index node: decoded, sorted, in few cache lines.
 //!
-//! Invariant: the separators and children of an inner node are stored as pairs, in ascending order, four pairs in a
-//! line. The first separator of each line is also stored in a separate array, which takes two lines for each node.
-//! So a search takes only two dependent memory accesses. Such a search finds one leaf among millions. Rao and Ross,
-//! "Making B+-trees cache conscious in main memory", SIGMOD 2000, reduce the number of cache lines by a similar
-//! layout. Keys longer than 8 bytes are also compared in full.
+//! Invariant: the separators and children of an inner node are stored as pairs, in ascending order, four pairs per
+//! cache line. The first separator of each line is also stored in a separate array, which takes two lines for each
+//! node. So a search of one node takes only two memory accesses that depend on each other. Rao and Ross, "Making
+//! B+-trees cache conscious in main memory", SIGMOD 2000, reduce the number of cache lines by a similar layout of
+//! nodes. The pairs contain only the first 8 bytes of a separator. Keys longer than 8 bytes are also compared in
+//! full.
 
 use super::cache::sorted_slots;
 use crate::layout::node::{Node, first_of};
@@ -13,33 +14,34 @@ use tarn_fabric::address::Address;
 /// The maximum number of separators of a cached node. A node of 1 KiB has at most 60 slots, because a slot has 16
 /// bytes or more.
 const PAIRS_MAX: usize = 64;
-/// The number of pairs in a line.
+/// The number of pairs in a cache line.
 const LINE_PAIRS: usize = 4;
 const LINES: usize = PAIRS_MAX / LINE_PAIRS;
-/// The position that means that a node is not cached.
+/// The cache position of a node that is not cached.
 pub const NO_NODE: u32 = u32::MAX;
 
-/// A separator's first word, and the child's address.
+/// The first word of a separator, and the address of its child.
 #[derive(Clone, Copy)]
 struct Pair {
     first: u64,
     child: u64,
 }
 
-/// The value of the unused pairs behind the last used pair.
+/// The value of unused pairs, which lie behind the last used pair.
 const NO_PAIR: Pair = Pair { first: u64::MAX, child: 0 };
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line([Pair; LINE_PAIRS]);
 
-/// The part of a node that a search touches.
+/// The part of a cached node that a search reads.
 #[repr(align(64))]
 pub struct Searched {
-    /// The first word of each used line; the other elements are the greatest number.
+    /// For each used line, the first word of the line's first separator. All elements for unused lines are the
+    /// greatest number.
     heads: [u64; LINES],
     lines: [Line; LINES],
-    /// The cache positions of the children, if they are known.
+    /// The cache positions of the children, or [`NO_NODE`] if a position is not known.
     kids: [u32; PAIRS_MAX],
     /// The node's address. The address is null if this cache entry is unused.
     pub address: u64,
@@ -61,7 +63,7 @@ impl Default for Searched {
     }
 }
 
-/// The part of a node that a search seldom needs.
+/// The part of a cached node that a search seldom reads.
 #[derive(Default)]
 pub struct Rest {
     low: Vec<u8>,
@@ -71,7 +73,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Builds this part from a node that was read.
+    /// Builds this part of the cached form of `node`.
     pub fn of(node: Node<'_>) -> Rest {
         let slots = sorted_slots(node);
         Rest {
@@ -91,14 +93,14 @@ impl Rest {
         &self.low
     }
 
-    /// The separator with number `at`.
+    /// Returns the separator with number `at`, of `len` bytes.
     pub fn key(&self, at: usize, len: usize) -> &[u8] {
         &self.keys[at * len..(at + 1) * len]
     }
 }
 
 impl Searched {
-    /// Builds the searched part of a node that was read.
+    /// Builds the part that a search reads, from the image of a node.
     pub fn of(address: Address, node: Node<'_>) -> Searched {
         let mut searched =
             Searched { address: address.to_word(), level: node.level(), ..Searched::default() };
@@ -115,7 +117,7 @@ impl Searched {
         searched
     }
 
-    /// The number of children.
+    /// The number of the node's children.
     pub fn count(&self) -> usize {
         usize::from(self.count)
     }
@@ -126,7 +128,7 @@ impl Searched {
         Address::from_word(self.lines[at / LINE_PAIRS].0[at % LINE_PAIRS].child)
     }
 
-    /// The cache position of child number `at`, if it is known.
+    /// Returns the cache position of child number `at`, or [`NO_NODE`] if it is not known.
     #[inline]
     pub fn kid(&self, at: usize) -> u32 {
         self.kids[at]
@@ -137,7 +139,7 @@ impl Searched {
         self.kids[at] = kid;
     }
 
-    /// The line that contains the last separator whose first word is at most `first`.
+    /// Returns the number of the line that contains the last separator whose first word is at most `first`.
     #[inline]
     pub fn line_of(&self, first: u64) -> usize {
         self.heads.partition_point(|&head| head <= first).saturating_sub(1)
@@ -149,12 +151,11 @@ impl Searched {
     pub fn child_in(&self, line: usize, first: u64) -> Option<usize> {
         let pairs = &self.lines[line % LINES].0;
         let upto = pairs.iter().map(|pair| usize::from(pair.first <= first)).sum::<usize>();
-        // Only for the greatest possible key does the sum also count the unused pairs. `min` corrects the sum for
-        // that key.
+        // For the greatest possible key, the sum also counts the unused pairs. `min` corrects the sum for this key.
         (line * LINE_PAIRS + upto).min(self.count()).checked_sub(1)
     }
 
-    /// The child with the greatest separator that is at most `key`.
+    /// Returns the number of the child with the greatest separator that is at most `key`.
     #[inline]
     pub fn child_of(&self, rest: &Rest, key: &[u8]) -> Option<usize> {
         let first = first_of(key);
@@ -191,7 +192,7 @@ mod tests {
     use crate::layout::node::NodeShape;
     use tarn_fabric::address::GroupId;
 
-    /// Builds an inner node with the separators 10, 20, … of `key_bytes` bytes, in unsorted order.
+    /// Builds an inner node with the separators 10, 20, … in unsorted slots. Each separator has `key_bytes` bytes.
     fn node(shape: &NodeShape, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; shape.node_bytes];
         let mut node = NodeMut::new(shape, &mut bytes);

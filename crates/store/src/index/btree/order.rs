@@ -1,15 +1,15 @@
 //! Sorts the slots of a node by their keys, so that a scan returns a leaf's entries in order.
 //!
-//! Invariant: the order contains each used slot whose key lies in the requested range once, ascending. Slots lie
-//! where their keys hash to, so every scan must sort them. Keys of one word are sorted by their distances from LOW,
-//! so that most keys are never compared.
+//! Invariant: the order contains exactly the used slots whose keys lie in the requested range, in ascending order of
+//! the keys. An entry lies in the slots that its key hashes to, so every scan must sort them. Keys of one word are
+//! sorted by their distances from LOW, so most keys need no comparison with another key.
 
 use crate::layout::node::{Node, SLOTS_MAX, first_of};
 
 /// The number of bits of a slot's number.
 const SLOT_BITS: u32 = SLOTS_MAX.ilog2();
 
-/// The slots of a leaf in the order of their keys. Its memory is reused for the next leaf.
+/// The slots of a leaf in the order of their keys. The memory of an `Order` is reused for the next leaf.
 #[derive(Default)]
 pub struct Order {
     slots: Vec<u8>,
@@ -33,7 +33,7 @@ impl Order {
     }
 
     /// Does the same as [`Order::fill`] for keys of one word. This function combines a key's distance from LOW and
-    /// the slot's number into one number, if both values fit, and sorts these numbers.
+    /// the slot's number into one number, if both values fit, and sorts the combined numbers.
     fn fill_by_words(&mut self, node: Node<'_>, (from, to): (u64, u64)) {
         let (low, width) = (first_of(node.low()), to.wrapping_sub(from));
         let (mut numbers, mut count, mut all) = ([0; SLOTS_MAX + 1], 0, 0);
@@ -63,13 +63,14 @@ impl Order {
     }
 }
 
-/// The number of buckets of [`sort_spread`]. [`CROWD`] is the maximum number of elements in a bucket that this
-/// function sorts itself.
+/// The number of buckets into which [`sort_spread`] puts numbers. If a bucket has more than [`CROWD`] numbers, that
+/// function uses an ordinary sort instead.
 const BUCKETS: usize = 64;
 const CROWD: u8 = 8;
 
-/// Sorts the numbers of a leaf. The sort puts each number near the position that its distance from the least number
-/// suggests, and then sorts neighbours. Numbers that are not spread evenly are sorted by comparison.
+/// Sorts the numbers of a leaf's slots. The function computes a likely position of each number from its distance to
+/// the least number, and then sorts neighbours. If the numbers are not spread evenly, the function sorts them by
+/// comparison.
 fn sort_spread(numbers: &mut [u64]) {
     assert!(numbers.len() <= SLOTS_MAX);
     let (least, most) = numbers

@@ -1,13 +1,14 @@
 //! A scan of an ordered index as a state machine: it plans READs into the caller's round, and processes their
 //! results.
 //!
-//! Invariant: a leaf is accepted if its head was free, and the same before and after its slots were read. An
-//! accepted leaf must also be alive, belong to this tree, and cover the key that the scan has reached. So the
-//! accepted leaves cover the scan's range without a gap, from the beginning to the last entry that the scan
-//! returns. A transaction that protects these leaves excludes phantoms. The scan does not trust the pointers of
-//! inner nodes. If a node of any level ends before the key, the scan follows NEXT. Any other mismatch sends the
-//! scan back to the root. From an inner node that it has read and that covers the key, the scan goes down (Lehman
-//! and Yao, TODS 1981). The scan does not read the level above again, because a node may not be posted there yet.
+//! Invariant: a scan accepts a leaf only if the leaf's LOCK was free. Also, the leaf's LOCK and VERSION must be the
+//! same before and after the READ of its slots. An accepted leaf must also be alive, belong to this tree, and cover
+//! the key that the scan has reached. So the accepted leaves cover the scan's range without a gap, from the beginning
+//! to the last entry that the scan returns. If a transaction validates or locks these leaves, no phantom is possible
+//! in its scan. The scan does not trust the pointers of inner nodes. If a node of any level ends before the key, the
+//! scan follows the node's NEXT. If the node is wrong for any other reason, the scan begins again at the root. If the
+//! scan has read an inner node that covers the key, it continues at the node's child (Lehman and Yao, TODS 1981). The
+//! scan does not read the level above again, because that level may not have the node's separator yet.
 
 use super::cache::{Course, Lead, TreeCache, Way};
 use super::order::Order;
@@ -27,47 +28,49 @@ const DETOURS_MAX: u8 = 16;
 /// The number of bytes of LOCK and VERSION.
 pub const HEAD_BYTES: usize = 16;
 
-/// The data that scans use on their thread.
+/// The data of a thread that its scans use.
 #[derive(Clone, Copy)]
 pub struct Near<'a> {
     /// The map of replica groups to memory nodes.
     pub groups: &'a ThreadGroups,
     /// The requests to change a tree's shape.
     pub works: &'a TreeWorks,
-    /// Whether a cached path is checked against the leaf's fences. False is a planted bug.
+    /// Whether a scan checks by the leaf's fences that the cached path was right. If the scan does not check the
+    /// fences, this is a planted bug.
     pub checks_fences: bool,
 }
 
-/// A leaf that was read.
+/// A leaf that a scan or look-up has read and accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Visit {
     /// The address of the leaf's LOCK word.
     pub address: Address,
-    /// The leaf's version.
+    /// The version of the leaf when it was read.
     pub version: Version,
 }
 
-/// A change that the transaction itself has made. The transaction's scans include the changes that the transaction
-/// itself has made.
+/// A change of an index that a transaction itself has made and not yet committed. The scans of a transaction include
+/// its own changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    /// The index.
+    /// The id of the index that the transaction has changed.
     pub index: IndexId,
     /// The key of the entry.
     pub key: KeyBytes,
-    /// The slot of a new entry in the round's buffer. `None` means that the entry is removed.
+    /// The position of the new entry's slot in the round's buffer. `None` means that the transaction removes the
+    /// entry.
     pub slot: Option<BufferOffset>,
 }
 
 /// The state of a scan after a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The scan is not finished: the caller plans the next round.
+    /// The scan is not finished: the caller must plan its next round.
     More,
-    /// All entries of the scan were found.
+    /// The scan has found all its entries.
     Done,
-    /// A node is locked or was being changed, so the transaction must abort. The field is the node's lock, if a
-    /// lock was seen.
+    /// A node is locked or was being changed, so the transaction must abort. The field is the address and the word of
+    /// the node's lock, if the scan has seen a lock.
     Unstable(Option<(Address, u64)>),
     /// The tree changes faster than the scan can follow, so the transaction must abort.
     Lost,
@@ -75,14 +78,15 @@ pub enum Answer {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Step {
-    /// The leaf that covers the cursor must be located.
+    /// The scan must find the address of the leaf that covers the cursor.
     #[default]
     Locate,
-    /// The leaf that covers the cursor and the leaves after it were located, and must be read.
+    /// The scan knows the addresses of the leaf that covers the cursor and of the leaves after it, and must read
+    /// them.
     Found(Lead),
-    /// This inner node, or the root, must be read.
+    /// The scan must read this inner node, or the root.
     Inner(Lead),
-    /// This leaf must be read.
+    /// The scan must read this leaf.
     Leaf(Lead),
 }
 
@@ -94,19 +98,19 @@ struct Planned {
     bytes: usize,
 }
 
-/// One scan. Its allocated memory is kept for a scan of the next transaction.
+/// One scan of an ordered index. A scan of the next transaction reuses the memory of this value.
 pub struct ScanState {
-    /// The index.
+    /// The number of the index that is scanned.
     pub index: u16,
     /// The entries found so far, as positions of leaf slots in the round's buffer, in the order of the scan.
     pub items: Vec<BufferOffset>,
-    /// Whether all entries of the scan were found.
+    /// Whether the scan has found all its entries.
     pub is_done: bool,
     backward: bool,
     limit: usize,
-    /// The key that the next leaf covers.
+    /// The cursor: the key that the next leaf must cover.
     cursor: KeyBytes,
-    /// The end of the range, inclusive.
+    /// The last key of the range in the direction of the scan. The range includes this key.
     last: KeyBytes,
     step: Step,
     planned: Vec<Planned>,
@@ -137,8 +141,8 @@ impl Default for ScanState {
     }
 }
 
-/// Adds the READs of a node: first its first line, then its other lines, then LOCK and VERSION again. Returns the
-/// position of the image.
+/// Adds the READs of a node to the round: first its first line, then its other lines, then LOCK and VERSION again.
+/// Returns the position of the node's image in the buffer.
 pub fn plan_node(
     groups: &ThreadGroups,
     round: &mut Round,
@@ -152,10 +156,12 @@ pub fn plan_node(
     at
 }
 
-/// Checks that a node read by [`plan_node`] was free, or locked by `me`, and did not change during the READs.
+/// Checks that a node read by [`plan_node`] was free, or locked by `me`, and that the node did not change during the
+/// READs.
 ///
 /// # Errors
-/// If the node was locked or changed. The error contains the node's lock, if a lock was seen.
+/// If the node was locked or changed. The error contains the address and the word of the node's lock, if the lock was
+/// not free.
 pub fn settle_node(
     round: &Round,
     (address, at, bytes): (Address, BufferOffset, usize),
@@ -188,7 +194,7 @@ impl ScanState {
         self.is_done = limit == 0 || from > to;
     }
 
-    /// Adds the next READs to the round.
+    /// Adds the next READs of the scan to the round.
     pub fn plan(
         &mut self,
         near: Near<'_>,
@@ -223,7 +229,7 @@ impl ScanState {
         self.planned.iter().map(|planned| planned.address)
     }
 
-    /// Follows `way` to the leaf that covers the cursor and to the leaves after it.
+    /// Uses `way` to find the addresses of the leaf that covers the cursor and of the leaves after it.
     #[inline]
     fn go(&mut self, index: &Index, way: impl FnOnce(Course<'_>, &mut Vec<Address>) -> Way) {
         self.found.clear();
@@ -238,8 +244,8 @@ impl ScanState {
         };
     }
 
-    /// Processes the results of the planned READs. `own` contains the transaction's own changes, sorted by index
-    /// and key. Accepted leaves are added to `visits`.
+    /// Processes the results of the planned READs. `own` contains the transaction's own changes, sorted by index and
+    /// key. `absorb` adds the leaves that the scan accepts to `visits`.
     pub fn absorb(
         &mut self,
         near: Near<'_>,
@@ -258,7 +264,8 @@ impl ScanState {
                 return self.detour(index, cache);
             }
             if node.level() > 0 {
-                // An inner node lies at a leaf's address, so the node that leads to it is out of date.
+                // An inner node lies at a leaf's address, so the cached node that led the scan to this address is out
+                // of date.
                 return match matches!(self.step, Step::Inner(_)) {
                     true => self.absorb_inner(near, index, cache, (address, node)),
                     false => self.detour(index, cache),
@@ -266,11 +273,13 @@ impl ScanState {
             }
             match self.accepts(index, node) || !near.checks_fences {
                 true => self.hops = 0,
-                // A leaf changed after its address was located, so the later leaves are located again.
+                // One of the later leaves has changed since the scan found its address. So the scan finds the
+                // addresses of the later leaves again.
                 false if at > 0 => break,
                 false => return self.pass(near, index, cache, node),
             }
-            // A scan that does not check fences could walk in a circle for ever, so its steps are counted.
+            // If a scan does not check fences, it could walk in a circle for ever. So the function counts the steps
+            // of a scan that does not check fences.
             self.detours = if near.checks_fences { 0 } else { self.detours + 1 };
             if self.detours > DETOURS_MAX {
                 return self.detour(index, cache);
@@ -295,8 +304,8 @@ impl ScanState {
         leaf.covers(&self.cursor[..index.shape.key_bytes])
     }
 
-    /// Whether the node that was read ends before the cursor and is the intended node. If so, the keys that it once
-    /// covered beyond its end lie along NEXT.
+    /// Whether `node` is the intended node and ends before the cursor. If the intended node ends before the cursor,
+    /// the nodes along NEXT cover the keys that it once covered beyond its end.
     fn goes_on(&self, index: &Index, node: Node<'_>) -> bool {
         let key = &self.cursor[..index.shape.key_bytes];
         let meant = match self.step {
@@ -306,7 +315,8 @@ impl ScanState {
         meant && node.high().is_some_and(|high| high <= key) && !node.next().is_null()
     }
 
-    /// Continues from a leaf that does not cover the cursor: along NEXT, or from the root.
+    /// Continues the scan after a leaf that does not cover the cursor. The scan follows NEXT or begins again at the
+    /// root.
     fn pass(
         &mut self,
         near: Near<'_>,
@@ -317,9 +327,9 @@ impl ScanState {
         if !self.goes_on(index, leaf) {
             return self.detour(index, cache);
         }
-        // The leaf was split. Its parent has no separator for the new half yet, or the cached image of the parent
-        // is old. After the first such leaf, the parent is read again. After a second one in a row, the scan
-        // follows NEXT over leaves that are not posted.
+        // The leaf that the scan has read was split. The leaf's parent has no separator for the new half yet, or the
+        // cached image of the parent is old. After one such leaf, the scan reads the parent again. After two such
+        // leaves in a row, the scan follows NEXT until a leaf covers the cursor.
         request_post(near.works, index, leaf);
         cache.forget_parent(index, &self.cursor[..index.shape.key_bytes], 1);
         self.step = match self.hops {
@@ -349,12 +359,12 @@ impl ScanState {
         cache.learn(index, address, node);
         request_post(near.works, index, node);
         cache.forget_parent(index, key, node.level() + 1);
-        // This step is not counted as a detour, because every step along NEXT comes nearer to the key.
+        // A step along NEXT is not counted as a detour, because every step along NEXT comes nearer to the key.
         self.step = Step::Inner(Lead::after(node));
         Answer::More
     }
 
-    /// The scan was led to a wrong node, so it returns to the root by READs.
+    /// The scan was led to a wrong node, so it forgets the cached path and begins again at the root.
     fn detour(&mut self, index: &Index, cache: &mut TreeCache) -> Answer {
         cache.forget(index, &self.cursor[..index.shape.key_bytes], 0);
         self.step = Step::Locate;
@@ -370,8 +380,8 @@ impl ScanState {
         Answer::Lost
     }
 
-    /// Adds a leaf's entries between the cursor and the end of the range, together with the transaction's own new
-    /// entries.
+    /// Adds a leaf's entries between the cursor and the end of the range to the scan's entries. The transaction's own
+    /// new entries are added at their places.
     fn collect(&mut self, index: &Index, leaf: Node<'_>, image: BufferOffset, own: &[Own]) {
         let len = index.shape.key_bytes;
         let (cursor, last) = (&self.cursor[..len], &self.last[..len]);
@@ -404,7 +414,8 @@ impl ScanState {
         self.items.extend(all.iter().take(room).map(|&(_, slot)| slot));
     }
 
-    /// Moves the cursor behind the leaf. Returns whether the cursor has reached the end of the range.
+    /// Moves the cursor to the first key behind the leaf, in the direction of the scan. Returns whether the cursor
+    /// has reached the end of the range.
     fn advance(&mut self, index: &Index, leaf: Node<'_>) -> bool {
         let len = index.shape.key_bytes;
         if self.backward {
@@ -416,7 +427,8 @@ impl ScanState {
             return !before(&mut self.cursor[..len]);
         }
         match leaf.high() {
-            // A leaf that was accepted ends behind the cursor.
+            // An accepted leaf ends behind the cursor, so the second comparison fails only for a scan that
+            // does not check fences.
             Some(high) if high <= &self.last[..len] && *high > self.cursor[..len] => {
                 self.cursor[..len].copy_from_slice(high);
                 false
@@ -426,7 +438,7 @@ impl ScanState {
     }
 }
 
-/// Requests a check of the level above, because the node after `node` may be missing in it.
+/// Requests a check of the level above `node`, because that level may lack the separator of the node after `node`.
 pub fn request_post(works: &TreeWorks, index: &Index, node: Node<'_>) {
     let Some(high) = node.high() else { return };
     let mut key = [0; INDEX_KEY_BYTES_MAX];

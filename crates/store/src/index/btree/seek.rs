@@ -1,12 +1,12 @@
 //! The look-up of one key. A look-up reads the leaf's first lines and the group of slots that is the key's home,
 //! instead of the whole leaf.
 //!
-//! Invariant: an answer is accepted if the leaf's head was free, and the same before and after the leaf's lines
-//! were read. The leaf must also be alive, belong to this tree, and cover the key. Then the answer is the entry
-//! that was found. If no entry was found and the group has no strays, the answer is that the key is absent. A scan
-//! of that one key handles all other cases: a path that is not cached, a wrong leaf, strays, changes by the
-//! transaction itself. A transaction that protects the leaf at the version seen keeps the key absent, because any
-//! insert into the leaf raises the version.
+//! Invariant: a look-up accepts an answer only if the leaf's LOCK was free. Also, the leaf's LOCK and VERSION must be
+//! the same before and after the READ of the leaf's lines. The leaf must also be alive, belong to this tree, and
+//! cover the key. If the group has an entry with the key, this entry is the answer. If the group has no such entry
+//! and no strays, the answer is that the key is absent. A scan of that one key handles all other cases: a path that
+//! is not cached, a wrong leaf, strays, changes by the transaction itself. Any insert into the leaf raises the leaf's
+//! VERSION. So if a transaction validates this VERSION, the absent key is still absent.
 
 use super::scan::{HEAD_BYTES, Near, Visit, settle_node};
 use crate::layout::index_plan::{Index, KeyBytes};
@@ -17,25 +17,25 @@ use crate::schema::IndexId;
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// One look-up.
+/// One look-up of a whole key in an ordered index.
 #[derive(Clone, Copy, Debug)]
 pub struct Seek {
-    /// The key, padded.
+    /// The key, padded to the maximum key length.
     pub key: KeyBytes,
     /// The leaf that probably covers the key. The address is null if the path is not cached.
     pub address: Address,
-    /// The position of the leaf's first lines in the round's buffer. The group's lines follow, and after them LOCK
-    /// and VERSION again.
+    /// The position of the leaf's first lines in the round's buffer. The lines of the group of slots follow the
+    /// leaf's first lines. Behind the group's lines, the buffer has LOCK and VERSION again.
     image: BufferOffset,
-    /// The entry's slot in the round's buffer, if one was found.
+    /// The position of the entry's slot in the round's buffer, if the look-up has found an entry.
     pub item: Option<BufferOffset>,
-    /// The scan that took over this look-up, if a scan did.
+    /// The number of the scan that answers this look-up instead, if a scan does.
     pub scan: Option<u32>,
-    /// A cached node on the path, while the leaf is being located.
+    /// The cache position of a node on the path, while the thread searches the address of the leaf.
     pub node: u32,
-    /// The index.
+    /// The id of the index in which the key is looked up.
     pub index: IndexId,
-    /// The line of the cached node that must be searched.
+    /// The number of the line of the cached node in which the search continues.
     pub line: u8,
     /// The group of slots that is the key's home.
     home: u8,
@@ -44,12 +44,12 @@ pub struct Seek {
 /// The result of a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sought {
-    /// The entry exists or is absent, as of this version of the leaf.
+    /// The look-up has found the entry, or has shown that the key is absent. The field is the leaf with its version.
     Known(Visit),
     /// The look-up cannot tell whether the entry exists, so a scan of the key must follow.
     Elsewhere,
-    /// The leaf is locked or was being changed, so the transaction must abort. The field is the leaf's lock, if a
-    /// lock was seen.
+    /// The leaf is locked or was being changed, so the transaction must abort. The field is the address and the word
+    /// of the leaf's lock, if the look-up has seen a lock.
     Unstable(Option<(Address, u64)>),
 }
 
@@ -76,7 +76,7 @@ impl Seek {
         &self.key[..index.shape.key_bytes]
     }
 
-    /// Adds the READs of the leaf's first lines, of the group's lines, and of LOCK and VERSION again.
+    /// Adds the look-up's READs to the round: the leaf's first lines, the group's lines, and LOCK and VERSION again.
     #[inline]
     pub fn plan(&mut self, shape: &NodeShape, groups: &ThreadGroups, round: &mut Round) {
         let target = groups.primary(self.address);
@@ -92,7 +92,7 @@ impl Seek {
         self.image = at;
     }
 
-    /// Processes the results of the READs.
+    /// Processes the results of the look-up's READs.
     #[inline]
     pub fn absorb(&mut self, near: Near<'_>, index: &Index, round: &Round, me: u64) -> Sought {
         let shape = &index.shape;
@@ -105,8 +105,8 @@ impl Seek {
         }
         let head = round.array::<6>(self.image);
         let meta = head[META_AT / 8];
-        // The leaf must have level 0, be alive, and belong to this tree. The root may have no tree number, and is
-        // left to scans.
+        // The leaf must have level 0, be alive, and belong to this tree. The root may have no tree number, so a scan
+        // answers look-ups in a root.
         let is_mine = meta & !(u64::from(BOUNDED) << 8) == u64::from(index.tree()) << 16;
         if !is_mine || (near.checks_fences && !self.is_covered(shape, round, meta)) {
             return Sought::Elsewhere;
@@ -118,7 +118,7 @@ impl Seek {
             let slot_bytes = bytes / GROUP_SLOTS;
             self.item = Some(group_at.plus(found.trailing_zeros() as usize * slot_bytes));
         } else if head[STRAYS_AT / 8] >> self.home & 1 != 0 || head[BITMAP_AT / 8] == 0 {
-            return Sought::Elsewhere; // an empty leaf should be merged, and scans request merges
+            return Sought::Elsewhere; // an empty leaf should be merged, and only scans request merges
         }
         Sought::Known(Visit { address: self.address, version })
     }
@@ -137,7 +137,7 @@ impl Seek {
         round.bytes(low, len) <= key && (!bounded || key < round.bytes(low.plus(len), len))
     }
 
-    /// The slots of the group that hold the key. Some of these slots may be unused.
+    /// The slots of the group that hold the key. Some of the returned slots may be unused.
     #[inline]
     fn find(&self, shape: &NodeShape, round: &Round, group_at: BufferOffset) -> u64 {
         let stride = shape.key_bytes + shape.value_bytes;

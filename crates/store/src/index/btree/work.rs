@@ -1,10 +1,11 @@
-//! Requests to change the shape of a tree.
+//! Requests to change the shape of a tree: to split, merge and post nodes.
 //!
-//! Invariant: requests belong to one thread and may be lost. A leaf that stays full makes a new request. A missing
-//! separator, at any level, costs each walk that passes it one step along NEXT, and each such walk requests the
-//! separator again. No request waits for the success of another request. Requests to change a tree never decide
-//! correctness. The memory of dead nodes belongs to one compute node and one configuration. A copy that joins in a
-//! later configuration never had these nodes, so their VERSION would start from zero in that copy.
+//! Invariant: requests belong to one thread and may be lost. If a leaf stays full, the next insert requests the split
+//! again. If a separator is missing at any level, each walk that needs it takes one step along NEXT and requests the
+//! separator again. No request waits for the success of another request. Whether requests are carried out never
+//! decides whether an answer is correct. The memory of dead nodes belongs to one compute node and one configuration.
+//! A copy that joins in a later configuration never had these dead nodes, so their VERSION would start from zero in
+//! that copy.
 
 use crate::ids::ConfigurationNumber;
 use crate::schema::IndexId;
@@ -15,63 +16,63 @@ use tarn_fabric::address::Address;
 
 use crate::layout::index_plan::KeyBytes;
 
-/// The maximum number of waiting requests.
+/// The maximum number of requests of one thread that wait.
 const WAITING_MAX: usize = 64;
-/// The number of merge requests that are ignored after a merge that failed.
+/// After a merge that failed, the thread ignores this number of merge requests.
 const REST: u32 = 64;
 
-/// The task of a request.
+/// The change of the tree that a request asks the thread to make.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeTask {
     /// Split the node that covers the key.
     Split,
-    /// Split the leaf that covers the key so that the key begins a leaf. Either half may be empty.
+    /// Split the leaf that covers the key so that a leaf begins at the key. Each half of the split leaf may be empty.
     Part,
-    /// Enter the node that covers the key into its parent, if it is missing in the parent.
+    /// Enter the node that covers the key into its parent, if the parent does not have the node's separator.
     Post,
     /// Merge the node that covers the key with a neighbour, if both nodes have few entries.
     Merge,
 }
 
-/// One request.
+/// One request to change the shape of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeWork {
-    /// The index.
+    /// The id of the index whose tree should be changed.
     pub index: IndexId,
-    /// The task.
+    /// The change that the request asks for.
     pub task: TreeTask,
-    /// The level of the node.
+    /// The level of the node that should be changed.
     pub level: u8,
-    /// A key that the node covers, padded to the greatest width.
+    /// A key that the node covers, padded to the maximum key length.
     pub key: KeyBytes,
 }
 
-/// The result of a request that did not fail.
+/// The result of carrying out a request, if it did not fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeDone {
-    /// The tree was changed. The field is the request that should follow.
+    /// The request has changed the tree. The field is the request that should be carried out next, if any.
     Changed(Option<TreeWork>),
     /// The tree needed no change.
     Needless,
-    /// This other request must be done first.
+    /// The thread must first carry out this other request.
     First(TreeWork),
 }
 
-/// One thread's requests.
+/// One thread's requests to change trees.
 #[derive(Default)]
 pub struct TreeWorks {
     waiting: RefCell<VecDeque<TreeWork>>,
     rest: Cell<u32>,
 }
 
-/// The nodes that the threads of a compute node have merged away. Any of these threads may use such a node again,
-/// in the same tree.
+/// The nodes that the threads of a compute node have merged away. Any thread of the compute node may use a merged
+/// node again, in the same tree.
 #[derive(Default, Debug)]
 pub struct DeadNodes(Mutex<Kept>);
 
 #[derive(Default, Debug)]
 struct Kept {
-    /// The configuration in which the nodes were merged.
+    /// The configuration in which the kept nodes were merged away.
     configuration: Option<ConfigurationNumber>,
     nodes: Vec<Dead>,
 }
@@ -80,12 +81,14 @@ struct Kept {
 struct Dead {
     index: IndexId,
     address: Address,
-    /// A transaction with an old path had locked the node, and may hold that lock for as long as a lease lasts.
+    /// Whether the lock of the node was refused, because a transaction with an old path held it. That transaction may
+    /// hold the lock for as long as a lease lasts.
     was_refused: bool,
 }
 
 impl DeadNodes {
-    /// The nodes kept in this configuration. The nodes of an earlier configuration are dropped.
+    /// Returns the nodes that were merged away in this configuration. `kept` drops the nodes of an earlier
+    /// configuration.
     fn kept(&self, configuration: ConfigurationNumber) -> MutexGuard<'_, Kept> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.configuration != Some(configuration) {
@@ -95,9 +98,9 @@ impl DeadNodes {
         kept
     }
 
-    /// Keeps a node of this tree that is dead, or was never part of the tree, on behalf of a transaction of this
-    /// configuration. No transaction of an earlier configuration runs any more. If the lock of the node was
-    /// refused, other nodes are used first.
+    /// Keeps a node of this tree for later use. The node is dead, or was never part of the tree. `configuration` is
+    /// the configuration of the calling transaction. No transaction of an earlier configuration runs any more. If the
+    /// lock of this node was refused, [`DeadNodes::take`] returns other nodes first.
     pub fn keep(
         &self,
         configuration: ConfigurationNumber,
@@ -107,9 +110,9 @@ impl DeadNodes {
         self.kept(configuration).nodes.push(Dead { index, address, was_refused });
     }
 
-    /// Takes the most recently kept node of this tree whose lock was not refused. If all locks were refused, it
-    /// returns `None` once, so that the caller takes memory from the heap. After that the refused nodes are tried
-    /// again.
+    /// Takes the most recently kept node of this tree whose lock was not refused. If the locks of all kept nodes were
+    /// refused, it returns `None` once, so that the caller takes memory from the heap. Later calls return the refused
+    /// nodes again.
     pub fn take(&self, configuration: ConfigurationNumber, index: IndexId) -> Option<Address> {
         let mut kept = self.kept(configuration);
         let at = kept.nodes.iter().rposition(|it| it.index == index && !it.was_refused);
@@ -122,13 +125,13 @@ impl DeadNodes {
 }
 
 impl TreeWorks {
-    /// Whether any request waits.
+    /// Whether any request of this thread waits.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }
 
-    /// Adds a request.
+    /// Adds a request to the waiting requests.
     #[cold]
     pub fn request(&self, work: TreeWork) {
         if work.task == TreeTask::Merge && self.rest.get() > 0 {
@@ -140,22 +143,22 @@ impl TreeWorks {
         }
     }
 
-    /// The number of waiting requests.
+    /// The number of requests of this thread that wait.
     pub fn count(&self) -> usize {
         self.waiting.borrow().len()
     }
 
-    /// The request that has waited longest.
+    /// Removes and returns the request that has waited longest.
     pub fn take(&self) -> Option<TreeWork> {
         self.waiting.borrow_mut().pop_front()
     }
 
-    /// Withdraws a request that is being carried out, so that it does not wait any more.
+    /// Removes from the waiting requests a request that a coordinator is carrying out.
     pub fn withdraw(&self, work: TreeWork) {
         self.waiting.borrow_mut().retain(|it| *it != work);
     }
 
-    /// Notes that a merge failed. The next merge requests are ignored.
+    /// Notes that a merge failed, so that the thread ignores the next merge requests.
     pub fn rest_from_merges(&self) {
         self.rest.set(REST);
     }

@@ -1,12 +1,11 @@
-//! The protocols that a test runs under.
+//! Selects the protocols under which a test runs.
 //!
-//! Invariant: a protocol that is left out is printed.
+//! Invariant: a test prints each protocol that it leaves out.
 
 use tarn_engine::cluster::info::{ProtocolCaps, ProtocolInfo};
 use tarn_engine::protocol::ALL;
 
-/// Returns the protocols that promise something, according to their own description. Prints those
-/// that are left out.
+/// Returns the protocols that give a guarantee, according to their own description. Prints the other protocols.
 pub fn each_that(
     promises: &str,
     has: impl Fn(&ProtocolCaps) -> bool,

@@ -1,7 +1,7 @@
-//! The consistency conditions of clause 3.3.2, and four of ours.
+//! Checks the consistency conditions of clause 3.3.2, and four conditions of our own.
 //!
-//! Invariant: a condition counts the warehouses, districts, orders, customers or stocks for which it does
-//! not hold; it holds if there are none.
+//! Invariant: a condition counts the warehouses, districts, orders, customers or stocks for which it
+//! does not hold. The condition holds if this number is 0.
 
 use super::super::scale::DISTRICTS;
 use super::super::tally::Tally;
@@ -10,7 +10,7 @@ use crate::untold::Slack;
 use crate::workload::Invariant;
 use std::fmt::Write as _;
 
-/// Names of the invariants, which tests and reports use.
+/// The names of the invariants, which tests and reports use.
 pub(super) const NAMES: [&str; 16] = [
     "C1: W_YTD = sum of D_YTD",
     "C2: D_NEXT_O_ID - 1 = largest O_ID = largest NO_O_ID",
@@ -33,7 +33,7 @@ pub(super) const NAMES: [&str; 16] = [
 /// The conditions that also need the tally of committed transactions.
 const OF_TALLY: [&str; 4] = [NAMES[10], NAMES[13], NAMES[14], NAMES[15]];
 
-/// Returns all verdicts, in the order of [`NAMES`].
+/// Returns the verdicts on all conditions, in the order of [`NAMES`].
 pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
     let districts = || seen.districts.iter();
     let orders = || seen.orders.iter();
@@ -99,14 +99,15 @@ fn count(wrong: impl Iterator<Item = bool>) -> u64 {
     wrong.map(u64::from).sum()
 }
 
-/// Returns the sum of D_YTD of a warehouse, by position.
+/// Returns the sum of D_YTD over the districts of a warehouse. `warehouse` is the warehouse's
+/// position.
 fn ytd_of(seen: &Seen, warehouse: usize) -> i64 {
     let of_one = usize::from(DISTRICTS);
     seen.districts[warehouse * of_one..][..of_one].iter().map(|district| district.ytd).sum()
 }
 
-/// Whether the next order number follows the largest one. Without new orders, only orders are
-/// compared.
+/// Returns whether a district's next order number follows its largest order number. If the district
+/// has no new orders, the function compares only with its orders.
 fn is_numbered_to_its_end(it: &District) -> bool {
     let last = it.next_o_id.wrapping_sub(1);
     last == it.last_order && (it.new_orders == 0 || last == it.last_new)
@@ -116,7 +117,7 @@ fn has_gap(it: &District) -> bool {
     it.new_orders != 0 && it.last_new - it.first_new + 1 != it.new_orders
 }
 
-/// Whether an order's lines are numbered from 1 without a gap.
+/// Returns whether an order's lines are numbered from 1 without a gap.
 fn has_its_lines(it: &Order) -> bool {
     u32::from(it.found) == ((1u32 << it.lines.min(15)) - 1) << 1 && it.lines <= 15
 }
@@ -125,15 +126,16 @@ fn adds_up(it: &Customer) -> bool {
     it.balance + it.ytd_payment == it.delivered
 }
 
-/// Whether the stock agrees with its lines. The quantity is filled up by 91 as soon as less than 10
-/// would be left. So it stays within its loaded range: 10 to 100.
+/// Returns whether a stock agrees with the order lines that were taken from it. When less than 10
+/// would be left, 91 is added to the stock's quantity. So the quantity stays within its loaded range
+/// of 10 to 100.
 fn agrees(it: &Stock) -> bool {
     let counted = (it.ytd, it.count, it.remote) == (it.taken, it.lines, it.remote_lines);
     let now = it.quantity + it.taken;
     counted && now >= it.loaded && (now - it.loaded).is_multiple_of(91) && (10..=100).contains(&it.quantity)
 }
 
-/// Counts the rows that are too many or too few, over all tables.
+/// Returns the number of surplus and missing rows, summed over all tables.
 fn rows_wrong(seen: &Seen, tally: &Tally) -> u64 {
     let untold = &tally.untold;
     let mut untold_delivered = Slack::default();

@@ -1,16 +1,17 @@
-//! The invariants of TPC-C's tables when no transaction runs.
+//! Checks the invariants of TPC-C's tables when no transaction runs.
 //!
-//! `C1` to `C12` are the consistency conditions of clause 3.3.2, each checked on every row that it
-//! covers, not on a sample. `C11` is written for the initial population. A run delivers orders, and
-//! its tally says how many in each district: that is the only condition that is not judged on
-//! memory alone. Four rules are ours, which none of the twelve covers:
-//! - every row belongs to the rows that it names, and the number of rows is right;
+//! `C1` to `C12` are the consistency conditions of clause 3.3.2, The check tests each condition on
+//! every row that the condition covers, not on a sample. The specification states `C11` for the
+//! initial population. A run also delivers orders, and its tally counts the delivered orders of each
+//! district. So `C11` is the only one of these conditions that needs the tally in addition to memory.
+//! Four rules are our own, because none of the twelve conditions covers them:
+//! - every row names only existing rows, and the number of rows is right;
 //! - a stock agrees with the lines that were ordered from it;
-//! - no transaction missed a row that must be there;
-//! - no transaction misses an existing row again and again.
+//! - no transaction failed to find a row that must exist and does not exist;
+//! - no transaction repeatedly failed to find a row that exists.
 //!
-//! Invariant: judged by scans of the tables, one after another; of the tally only numbers of
-//! orders, payments and deliveries are used.
+//! Invariant: the check scans the tables, one after another. The check uses only the numbers of
+//! orders, payments and deliveries of the tally.
 
 mod conditions;
 mod seen;

@@ -1,8 +1,9 @@
-//! The sums and counts that the conditions need of the tables, made in one scan of each.
+//! The sums and counts over the tables that the conditions need. One scan of each table computes
+//! them.
 //!
-//! Invariant: only one thing is judged here: whether a row belongs to something. Rows of
-//! warehouses, districts, customers or items that do not exist, and lines of orders that do not,
-//! are strangers.
+//! Invariant: this module checks only whether the rows that a row names exist. A row counts as a
+//! stranger if its warehouse, district, customer or item does not exist. An order line also counts as
+//! a stranger if its order does not exist.
 
 use super::super::population::loaded_quantity;
 use super::super::scale::{DISTRICTS, Scale};
@@ -12,24 +13,24 @@ use tarn_engine::site::Context;
 use tarn_engine::admin::inspect::{Stored, scan};
 use tarn_store::ids::Failure;
 
-/// A warehouse.
+/// The sums of one warehouse.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Warehouse {
     pub(super) ytd: i64,
-    /// Sum of HISTORY.
+    /// The sum of the payments in HISTORY.
     pub(super) paid: i64,
 }
 
-/// A district.
+/// The sums and counts of one district.
 #[derive(Clone, Copy, Default)]
 pub(super) struct District {
     pub(super) ytd: i64,
     pub(super) next_o_id: u64,
-    /// Sum of HISTORY.
+    /// The sum of the payments in HISTORY.
     pub(super) paid: i64,
     pub(super) orders: u64,
     pub(super) last_order: u64,
-    /// Sum of `O_OL_CNT`.
+    /// The sum of `O_OL_CNT` over the district's orders.
     pub(super) lines_counted: u64,
     pub(super) lines: u64,
     pub(super) new_orders: u64,
@@ -37,18 +38,18 @@ pub(super) struct District {
     pub(super) last_new: u64,
 }
 
-/// A customer.
+/// The sums of one customer.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Customer {
     pub(super) balance: i64,
     pub(super) ytd_payment: i64,
-    /// Sum of HISTORY.
+    /// The sum of the payments in HISTORY.
     pub(super) paid: i64,
-    /// Sum of the lines that were delivered.
+    /// The sum of the amounts of the customer's delivered order lines.
     pub(super) delivered: i64,
 }
 
-/// An order.
+/// The facts about one order and its lines.
 #[derive(Clone, Copy)]
 pub(super) struct Order {
     key: u64,
@@ -56,13 +57,13 @@ pub(super) struct Order {
     pub(super) lines: u8,
     pub(super) is_delivered: bool,
     pub(super) is_new: bool,
-    /// A bit for each line found.
+    /// A mask with one bit for each line of the order that the scan found.
     pub(super) found: u16,
-    /// Lines whose date of delivery does not fit the order's carrier.
+    /// The number of lines whose date of delivery does not agree with the order's carrier.
     pub(super) misdated: u8,
 }
 
-/// A stock, and the amount taken from it according to order lines.
+/// One stock, and the amount that was taken from it according to order lines.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Stock {
     pub(super) quantity: u64,
@@ -75,19 +76,19 @@ pub(super) struct Stock {
     pub(super) loaded: u64,
 }
 
-/// The sums and counts of all tables; see the module's documentation.
+/// The sums and counts of all tables that the conditions need.
 pub(super) struct Seen {
     pub(super) scale: Scale,
     pub(super) warehouses: Vec<Warehouse>,
     pub(super) districts: Vec<District>,
     pub(super) customers: Vec<Customer>,
-    /// Sorted by key.
+    /// All orders, sorted by key.
     pub(super) orders: Vec<Order>,
     pub(super) stocks: Vec<Stock>,
-    /// Rows found, by table.
+    /// The number of rows that the scans found, by table.
     pub(super) rows: [u64; 9],
     pub(super) strangers: u64,
-    /// New orders without an order.
+    /// The number of rows of NEW-ORDER that have no order.
     pub(super) orphans: u64,
 }
 
@@ -109,7 +110,7 @@ impl Seen {
         }
     }
 
-    /// Scans all tables; orders before the rows that belong to them.
+    /// Scans all tables. The scan of the orders comes before the scans of rows that belong to orders.
     pub(super) async fn gather(&mut self, cx: &Context) -> Result<(), Failure> {
         scan(cx, WAREHOUSE, |row| self.warehouse(&row)).await?;
         scan(cx, DISTRICT, |row| self.district(&row)).await?;
@@ -147,7 +148,7 @@ impl Seen {
         known.then(|| (w as usize - 1) * self.scale.items as usize + i as usize - 1)
     }
 
-    /// Returns the position of the order to which the key of an order or line belongs.
+    /// Returns the position in `orders` of the order to which the key of an order or line belongs.
     fn order_at(&self, key: u64) -> Option<usize> {
         let key = key & !0xf;
         self.orders.binary_search_by_key(&key, |order| order.key).ok()
@@ -251,7 +252,7 @@ impl Seen {
         };
         self.districts[district].lines += 1;
         if order_of(key) > self.scale.customers {
-            // Loaded lines took nothing from the stock.
+            // Loaded order lines took nothing from the stock.
             let stock = &mut self.stocks[stock];
             stock.taken += row.u64(ol_quantity());
             stock.lines += 1;

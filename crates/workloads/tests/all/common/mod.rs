@@ -1,6 +1,6 @@
-//! A small embedded cluster: memory nodes in this process, one thread, some coroutines.
+//! A small embedded cluster for tests: memory nodes in this process, and threads that run coroutines.
 //!
-//! Invariant: the seed decides everything: inputs, pauses, and the order in which coroutines take
+//! Invariant: on one thread the seed decides inputs, pauses, and the order in which coroutines take
 //! their turns.
 
 pub mod recorded;
@@ -29,53 +29,56 @@ use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_store::schema::{Cells, ColumnId, TableId};
 use tarn_workloads::{Invariant, Settings, Workload};
 
-/// Coroutines of a run.
+/// The number of coroutines that each thread of a run has.
 pub const COROUTINES: u32 = 8;
 
-/// Threads that a cluster has room for, one compute node each.
+/// The largest number of threads of a cluster. Each thread is a compute node.
 pub const THREADS_MAX: u16 = 8;
 
-/// Readers' leases, under a protocol that has them: some transactions are shorter, some longer.
+/// The length of readers' leases, under a protocol with leases. Some transactions are shorter than
+/// this lease, and others are longer.
 const READ_LEASE_NS: u32 = 10_000;
 
-/// The cluster to run on.
+/// The shape of the cluster on which a test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
     /// The protocol's name.
     pub protocol: &'a str,
-    /// Copies of every record; there are three memory nodes.
+    /// The number of copies of every record. The cluster has three memory nodes.
     pub replicas: usize,
-    /// Slots laid out for 100 records: a small number makes the chains of buckets long.
+    /// The number of slots that tables have per 100 records. A small number makes the chains of
+    /// buckets long.
     pub slots_per_100_records: u32,
     /// The protocol's variant.
     pub variant: &'a str,
-    /// How lines are kept whole, if they are.
+    /// How the fabric keeps lines whole, or that torn lines are planted.
     pub atomicity: LineAtomicity,
 }
 
 /// A run that tries to provoke errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Stress {
-    /// Threads, each a compute node.
+    /// The number of threads. Each thread is a compute node.
     pub threads: usize,
-    /// Transactions of each coroutine.
+    /// The number of transactions of each coroutine.
     pub transactions: usize,
-    /// If every thread makes this many turns and no transaction ends, the run is stuck: see
-    /// [`Progress`].
+    /// The run counts as stuck if every thread makes this many turns and no transaction ends (see
+    /// [`Progress`]).
     pub patience_turns: u64,
     /// The seed of inputs and pauses.
     pub seed: u64,
 }
 
-/// Decides by turns, not by time, whether a run still makes progress. A thread that is stopped
-/// makes no turns. So threads that wait for it are not taken for stuck, however slow the machine
-/// is.
+/// Decides whether a run still makes progress, by counting turns and not by time. A stopped thread
+/// makes no turns. So threads that wait for a stopped thread do not count as stuck, however slow the
+/// machine is.
 struct Progress {
     patience_turns: u64,
-    /// Transactions of all threads that have ended.
+    /// The number of transactions of all threads that have ended.
     ended: AtomicU64,
-    /// For each thread: one more than the number of ended transactions since which it has turned
-    /// `patience_turns` times in vain; [`Progress::DONE`] when it has nothing to do.
+    /// For each thread whether it has made `patience_turns` turns while no transaction ended. If the
+    /// thread has, the value is one more than the number of transactions that had ended at that time.
+    /// The value is [`Progress::DONE`] when the thread has ended.
     in_vain_since: Vec<AtomicU64>,
 }
 
@@ -108,7 +111,7 @@ impl Progress {
         );
     }
 
-    /// Returns a guard that marks a thread as done when it ends, in any way.
+    /// Returns a guard that marks a thread as done when the thread ends, with or without a panic.
     fn done_at_end(&self, thread: usize) -> impl Drop + '_ {
         struct Done<'a>(&'a AtomicU64);
         impl Drop for Done<'_> {
@@ -121,7 +124,7 @@ impl Progress {
 }
 
 impl<'a> Shape<'a> {
-    /// A shape with the catalog's own density.
+    /// Creates a shape in which tables have the catalog's default number of slots.
     pub fn new(protocol: &'a str, replicas: usize) -> Shape<'a> {
         let slots_per_100_records = Options::default().slots_per_100_records;
         let (variant, atomicity) = ("corrected", LocalConfig::default().atomicity);
@@ -129,21 +132,22 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// A cluster, and this thread's hold on it.
+/// A cluster, and the present thread's context on the cluster.
 pub struct Cluster {
-    /// This thread's hold on the cluster.
+    /// The present thread's context on the cluster.
     pub cx: Rc<Context>,
     fabric: Arc<LocalFabric>,
     nodes: Vec<Arc<ComputeNode>>,
 }
 
 impl Cluster {
-    /// Makes an empty cluster for the workload's tables.
+    /// Creates an empty cluster for the workload's tables.
     pub fn new<W: Workload>(workload: &W, shape: Shape<'_>, seed: u64) -> Cluster {
         let memory_nodes = 3;
         let options = Options {
             coordinators_max: u32::from(THREADS_MAX) * COROUTINES + 1,
-            // Protocols that keep unread versions keep them for half a second.
+            // Protocols that keep old versions keep each old version for half a second, so they need
+            // spare memory.
             spare_bytes: 64 << 20,
             slots_per_100_records: shape.slots_per_100_records,
             chunk_bytes: 64 << 10,
@@ -177,7 +181,7 @@ impl Cluster {
         Cluster { cx, fabric, nodes }
     }
 
-    /// Makes a cluster with the workload's records in it.
+    /// Creates a cluster that contains the workload's records.
     pub fn loaded<W: Workload>(workload: &W, shape: Shape<'_>, seed: u64) -> Cluster {
         let cluster = Cluster::new(workload, shape, seed);
         let loaded = block_on(async {
@@ -189,12 +193,13 @@ impl Cluster {
         cluster
     }
 
-    /// Runs `transactions` of each of eight coroutines, and returns their tally.
+    /// Runs eight coroutines with `transactions` transactions each. Returns the tally of all these
+    /// coroutines.
     pub fn run<W: Workload>(&self, workload: &W, transactions: usize, seed: u64) -> W::Tally {
         run_coroutines(&self.cx, workload, transactions, seed, (false, None)).0
     }
 
-    /// Like [`Cluster::run`], on `threads` threads at once.
+    /// Like [`Cluster::run`], but on `threads` threads at the same time.
     pub fn run_threads<W: Workload<Tally: Send> + Sync>(
         &self,
         workload: &W,
@@ -209,7 +214,7 @@ impl Cluster {
         })
     }
 
-    /// Like [`Cluster::run_threads`]; also returns the reads and writes of the transactions.
+    /// Like [`Cluster::run_threads`], but also returns the reads and writes of the transactions.
     pub fn record_threads<W: Workload<Tally: Send> + Sync>(
         &self,
         workload: &W,
@@ -221,11 +226,12 @@ impl Cluster {
         done.into_iter().flat_map(|(_, history)| history).collect()
     }
 
-    /// Runs threads and records their transactions; `on_thread` prepares each thread and gets its
-    /// number.
+    /// Runs threads and records their transactions. Each thread first calls `on_thread` with its
+    /// number, to prepare itself.
     ///
     /// # Errors
-    /// The first thread's panic: a transaction that failed, or a broken invariant.
+    /// The panic of the first thread that panicked. A thread panics if a transaction fails or an
+    /// invariant is broken.
     pub fn stress<W: Workload<Tally: Send> + Sync>(
         &self,
         workload: &W,
@@ -282,22 +288,22 @@ impl Cluster {
         })
     }
 
-    /// Returns the workload's verdicts on the memory that is left.
+    /// Returns the workload's verdicts on the contents of memory after a run.
     pub fn check<W: Workload>(&self, workload: &W, tally: &W::Tally) -> Vec<Invariant> {
         block_on(workload.check(&self.cx, tally)).expect("a check")
     }
 
-    /// Returns the engine's audit of that memory.
+    /// Returns the engine's audit of the contents of memory after a run.
     pub fn audit(&self) -> Audit {
         block_on(audit(&self.cx)).expect("an audit")
     }
 
-    /// Overwrites a column of a record behind the engine's back, at every replica.
+    /// Overwrites a column of a record at every replica, without using the engine.
     pub fn tamper(&self, table: TableId, key: u64, column: ColumnId, bytes: &[u8]) {
         self.overwrite(table, key, column, bytes, usize::MAX);
     }
 
-    /// Like [`Cluster::tamper`], at the primary alone.
+    /// Like [`Cluster::tamper`], but only at the primary.
     pub fn tamper_primary_only(&self, table: TableId, key: u64, column: ColumnId, bytes: &[u8]) {
         self.overwrite(table, key, column, bytes, 1);
     }
@@ -317,7 +323,7 @@ impl Cluster {
         block_on(self.cx.port.execute(&mut round)).expect("a write");
     }
 
-    /// Returns whether there is such a record.
+    /// Returns whether the table has a record with this key.
     pub fn exists(&self, table: TableId, key: u64) -> bool {
         let mut coordinator = self.outsider();
         let found: Result<bool, Failure> =
@@ -325,7 +331,7 @@ impl Cluster {
         found.expect("a read")
     }
 
-    /// Makes a coordinator that no run uses.
+    /// Creates a coordinator whose number no run uses.
     fn outsider(&self) -> Coordinator {
         let number = u32::from(THREADS_MAX) * COROUTINES;
         Coordinator::new(Rc::clone(&self.cx), number, Retry::default())
@@ -355,7 +361,7 @@ impl Cluster {
     }
 }
 
-/// Makes a thread's hold on a cluster: call it on that thread.
+/// Creates a thread's context on a cluster. Call this function on the same thread.
 fn context(fabric: &Arc<LocalFabric>, node: &Arc<ComputeNode>, seed: u64) -> Rc<Context> {
     let port = fabric.port(node.id, 0, seed);
     Rc::new(Context::new(Arc::clone(node), port, 0, 1 << 12).expect("a context"))
@@ -403,15 +409,16 @@ fn run_coroutines<W: Workload>(
     sum.into_inner()
 }
 
-/// A workload's profile, scaled down.
+/// Creates a workload with this profile and few records.
 pub fn small<W: Workload>(profile: &str, records: u64) -> W {
     let settings =
         Settings { profile: Some(profile.to_owned()), records: Some(records), zipf: None };
     W::new(&settings).expect("a profile")
 }
 
-/// Returns the profiles to be tested with few records, and the number of records. A warehouse of
-/// TPC-C has half a million records by itself, so only the profile made for tests is tested.
+/// Returns the profiles that tests run with few records, and the number of records of each. A single
+/// warehouse of TPC-C has half a million records. So tests use only the TPC-C profile that is made
+/// for tests.
 pub fn scaled_down<W: Workload>(records: u64) -> Vec<(&'static str, u64)> {
     match W::NAME {
         "tpcc" => vec![("tiny", 2)],
@@ -419,7 +426,7 @@ pub fn scaled_down<W: Workload>(records: u64) -> Vec<(&'static str, u64)> {
     }
 }
 
-/// Returns whether all hold.
+/// Returns whether all invariants hold.
 pub fn all_ok(invariants: &[Invariant]) -> bool {
     assert!(!invariants.is_empty());
     invariants.iter().all(|invariant| invariant.ok)

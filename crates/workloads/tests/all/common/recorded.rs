@@ -1,13 +1,13 @@
-//! Recorded histories in the checker's form.
+//! Converts recorded histories to the checker's form.
 //!
-//! Invariant: only transactions that left no visible trace are left out.
+//! Invariant: the conversion leaves out only transactions that had no visible effect.
 
 use tarn_check::{
     History, Isolation, Outcome, Read, RecordId, Transaction, Version, Write, WriteKind, check,
 };
 use tarn_store::history::{self, RecordedOutcome, RecordedTxn};
 
-/// Checks that the transactions are strictly serializable; the error is the checker's report.
+/// Checks that the transactions are strictly serializable. The error is the checker's report.
 pub fn verdict(recorded: &[RecordedTxn]) -> Result<(), String> {
     let tables = (0..8).map(|table| format!("table {table}")).collect();
     let transactions = recorded.iter().map(transaction).collect();

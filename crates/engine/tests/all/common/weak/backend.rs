@@ -1,6 +1,6 @@
-//! The backend by which one thread uses the weak fabric.
+//! The backend through which a thread of a test uses the weak fabric.
 //!
-//! Invariant: a round is complete when each of its verbs has been executed or never will be.
+//! Invariant: a round is complete when each of its verbs has been executed or will never be executed.
 
 use super::{Ticket, WeakFabric};
 use rand::RngExt as _;
@@ -72,8 +72,8 @@ impl Backend for WeakBackend {
         }
     }
 
-    /// The revocation arrives after a while, as batches do. The revocation cuts a verb that is being executed at that
-    /// time between two of the verb's parts.
+    /// Sends a revocation. The revocation arrives later, as batches do. If a verb is being executed at that time, the
+    /// revocation cuts the verb between two of its parts.
     fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
         let world = &mut *self.fabric.world.borrow_mut();
         if world.fenced.contains(&(self.node, at)) {
