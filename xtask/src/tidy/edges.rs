@@ -15,7 +15,7 @@ struct Allowed {
     dev: &'static [&'static str],
 }
 
-const TABLE: [Allowed; 11] = [
+const TABLE: [Allowed; 12] = [
     Allowed {
         name: "tarn-cli",
         normal: &[
@@ -25,6 +25,7 @@ const TABLE: [Allowed; 11] = [
             "tarn-check",
             "tarn-sim",
             "tarn-net",
+            "tarn-locks",
             "tarn-engine",
             "tarn-store",
             "tarn-fabric",
@@ -38,22 +39,33 @@ const TABLE: [Allowed; 11] = [
             "tarn-workloads",
             "tarn-check",
             "tarn-sim",
+            "tarn-net",
+            "tarn-locks",
             "tarn-engine",
             "tarn-store",
             "tarn-fabric",
         ],
         dev: &[],
     },
-    Allowed { name: "tarn", normal: &["tarn-engine", "tarn-store", "tarn-fabric"], dev: &[] },
+    Allowed {
+        name: "tarn",
+        normal: &["tarn-engine", "tarn-net", "tarn-locks", "tarn-store", "tarn-fabric"],
+        dev: &[],
+    },
     Allowed {
         name: "tarn-workloads",
         normal: &["tarn-engine", "tarn-store", "tarn-fabric"],
         dev: &["tarn-check"],
     },
-    Allowed { name: "tarn-engine", normal: &["tarn-store", "tarn-fabric"], dev: &["tarn-check"] },
+    Allowed {
+        name: "tarn-engine",
+        normal: &["tarn-store", "tarn-locks", "tarn-fabric"],
+        dev: &["tarn-check"],
+    },
     Allowed { name: "tarn-store", normal: &["tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-sim", normal: &["tarn-fabric"], dev: &[] },
-    Allowed { name: "tarn-net", normal: &["tarn-fabric"], dev: &[] },
+    Allowed { name: "tarn-net", normal: &["tarn-locks", "tarn-fabric"], dev: &[] },
+    Allowed { name: "tarn-locks", normal: &[], dev: &[] },
     Allowed { name: "tarn-check", normal: &[], dev: &[] },
     Allowed { name: "tarn-fabric", normal: &[], dev: &[] },
     // The dependency of `xtask` on `tarn-fabric` exists only for its features (xtask/src/features.rs).
