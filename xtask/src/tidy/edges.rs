@@ -15,7 +15,7 @@ struct Allowed {
     dev: &'static [&'static str],
 }
 
-const TABLE: [Allowed; 12] = [
+const TABLE: [Allowed; 13] = [
     Allowed {
         name: "tarn-cli",
         normal: &[
@@ -65,6 +65,7 @@ const TABLE: [Allowed; 12] = [
     Allowed { name: "tarn-store", normal: &["tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-sim", normal: &["tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-net", normal: &["tarn-locks", "tarn-fabric"], dev: &[] },
+    Allowed { name: "tarn-xdp", normal: &["tarn-locks"], dev: &[] },
     Allowed { name: "tarn-locks", normal: &[], dev: &[] },
     Allowed { name: "tarn-check", normal: &[], dev: &[] },
     Allowed { name: "tarn-fabric", normal: &[], dev: &[] },
