@@ -23,6 +23,8 @@ mod complaint;
 mod explore;
 mod guess;
 mod interrupt;
+mod lock;
+mod lock_check;
 mod own_input;
 mod profiles;
 mod progress;
@@ -70,6 +72,8 @@ enum Command {
     Rules(rules::Arguments),
     /// Decide whether a recorded history is strictly serializable, or satisfies a weaker level
     Check(check::Arguments),
+    /// Run a lock service, hold its locks while commands run, and measure it
+    Lock(lock::Arguments),
 }
 
 const EXAMPLES: &str = "Examples:
@@ -87,6 +91,7 @@ const EXAMPLES: &str = "Examples:
   tarn repro oocc --quick --html oocc.html
   tarn profiles cx3-56g
   tarn rules
+  tarn lock run --config locks.toml --lock 7 -- make deploy
 
 Exit code 0: all is well. 1: a check failed; or the work could not be done, for example because a disk is
 full, and a line that begins with error says so. 2: bad input.";
@@ -100,6 +105,8 @@ enum Verdict {
     Bad,
     /// A signal ended the command early, and the command had found no error until then.
     Interrupted,
+    /// A command that ran under a lock has ended with this code.
+    Code(u8),
 }
 
 /// The reason why a command could not do its work.
@@ -148,11 +155,13 @@ fn main() -> ExitCode {
         Command::Profiles(arguments) => profiles::run(arguments),
         Command::Rules(arguments) => rules::run(arguments),
         Command::Check(arguments) => check::run(arguments),
+        Command::Lock(arguments) => lock::run(arguments),
     };
     match ended {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
         Ok(Verdict::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(Verdict::Code(code)) => ExitCode::from(code),
         Err(Stop::Failed(text)) => complain(1, &text),
         Err(Stop::Input(text)) => complain(2, &guess::with_guess(&text)),
     }

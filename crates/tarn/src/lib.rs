@@ -76,6 +76,16 @@ pub use tarn_fabric::local::Backing;
 pub use tarn_store::ids::{AbortReason, Failure, Resolution, TxnId, UsageError};
 pub use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 
+/// The client of the lock service: distributed locks with fencing tokens, without a database (feature `lock`).
+#[cfg(feature = "lock")]
+pub mod lock {
+    pub use tarn_locks::guard::Guard;
+    pub use tarn_locks::service::{Grant, LockService, Patience, Refusal};
+    pub use tarn_locks::value::{LockId, Machine, Mode, Policy, Token, View};
+    pub use tarn_net::config::{Config, ConfigError};
+    pub use tarn_net::lock::{Acquire, ClientStatus, ConnectError, LockClient, LockGuard, Options};
+}
+
 /// Items that only the code written by [`row!`] uses.
 #[doc(hidden)]
 pub mod __private {

@@ -78,7 +78,7 @@ fn bad_flags_end_in_one_line_with_the_allowed_values() {
         (
             "none",
             "error: COMMAND = none; allowed: ",
-            "bench, sim, swarm, trace, explore, reproduce, profiles, rules, check",
+            "bench, sim, swarm, trace, explore, reproduce, profiles, rules, check, lock",
         ),
         ("check", "error: HISTORY = nothing; allowed: ", "a value"),
         ("check no/such/file", "error: HISTORY = no/such/file; allowed: ", "cannot open"),
@@ -253,7 +253,7 @@ fn a_violation_is_shown_and_ends_in_exit_code_1() {
 
 #[test]
 fn help_has_examples() {
-    for line in ["--help", "bench --help", "check --help"] {
+    for line in ["--help", "bench --help", "check --help", "lock --help"] {
         let ended = tarn_line(line);
         assert_eq!(ended.code, Some(0));
         assert!(ended.out.contains("Examples:"), "{line}");
