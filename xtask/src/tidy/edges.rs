@@ -15,7 +15,7 @@ struct Allowed {
     dev: &'static [&'static str],
 }
 
-const TABLE: [Allowed; 13] = [
+const TABLE: [Allowed; 14] = [
     Allowed {
         name: "tarn-cli",
         normal: &[
@@ -24,6 +24,7 @@ const TABLE: [Allowed; 13] = [
             "tarn-workloads",
             "tarn-check",
             "tarn-sim",
+            "tarn-peers",
             "tarn-net",
             "tarn-locks",
             "tarn-engine",
@@ -66,6 +67,7 @@ const TABLE: [Allowed; 13] = [
     Allowed { name: "tarn-sim", normal: &["tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-net", normal: &["tarn-locks", "tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-xdp", normal: &["tarn-locks"], dev: &[] },
+    Allowed { name: "tarn-peers", normal: &["tarn-net", "tarn-locks"], dev: &[] },
     Allowed { name: "tarn-locks", normal: &[], dev: &[] },
     Allowed { name: "tarn-check", normal: &[], dev: &[] },
     Allowed { name: "tarn-fabric", normal: &[], dev: &[] },
