@@ -100,7 +100,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let mut report = Report { threads, searches: Vec::new() };
     if !arguments.json {
         say(&format!(
-            "{:>12} {:>13} {:>8}  verdict on {threads} threads",
+            "{:>12} {:>13} {:>8}  verdict on {threads} threads\n",
             "states", "steps", "seconds"
         ))?;
     }
@@ -115,7 +115,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
                 (None, true) => "; a violation has to be found without this rule".to_owned(),
                 (None, false) => String::new(),
             };
-            say(&format!("{states:>12} {steps:>13} {seconds:>8.1}  {verdict}: {name}{found}"))?;
+            say(&format!("{states:>12} {steps:>13} {seconds:>8.1}  {verdict}: {name}{found}\n"))?;
         }
         report.searches.push(row);
     }
