@@ -21,7 +21,7 @@ const STEPS_MAX: usize = 30;
 /// Limits for items that a test does not explore completely. A number of executions is the same on every machine, but
 /// a number of seconds is not.
 const BOUNDED: Bounds = Bounds { executions: 2_000, ..Bounds::NONE };
-const BRIEF: Bounds = Bounds { executions: 300, ..Bounds::NONE };
+const BRIEF: Bounds = Bounds { executions: 100, ..Bounds::NONE };
 
 /// A rule that is turned off, and the litmus, shape and fault with which its absence shows.
 struct Planted {

@@ -25,7 +25,9 @@ use crate::steps::settle::{Asker, Log, Turn, is_settled, plan_free};
 use crate::steps::structure::{Structure, buckets, trees};
 use crate::transaction::working_set::{Added, Handle, Txn, Upgrade};
 use std::any::Any;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{self, Poll};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::local::DirectMemory;
 use tarn_fabric::round::Round;
@@ -186,23 +188,48 @@ fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), Usa
     }
 }
 
-/// In builds with assertions: wraps a protocol's part of a transaction, so that only this crate compiles this part.
-///
-/// Without this wrapper, every crate that awaits an asynchronous function compiles the function's body again.
-/// Programs with assertions are compiled often and run for a short time. So programs with assertions await a
-/// protocol's part of a transaction behind a pointer.
-#[cfg(debug_assertions)]
-fn compiled_once<'a, T>(
-    part: impl Future<Output = T> + 'a,
-) -> std::pin::Pin<Box<dyn Future<Output = T> + 'a>> {
-    Box::pin(part)
+pin_project_lite::pin_project! {
+    /// A part of a transaction, whose body only this crate compiles.
+    struct CompiledOnce<F: Future> {
+        #[pin]
+        part: F,
+        poll: fn(Pin<&mut F>, &mut task::Context<'_>) -> Poll<F::Output>,
+    }
 }
 
-/// In builds without assertions: returns a protocol's part of a transaction unchanged, so that its call costs a
-/// branch and no allocation.
+impl<F: Future> Future for CompiledOnce<F> {
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        (this.poll)(this.part, cx)
+    }
+}
+
+/// Wraps a protocol's part of a transaction, so that only this crate compiles the part's body.
+///
+/// Without this wrapper, every crate that awaits an asynchronous function compiles the function's body again, once
+/// for each unit of code that awaits it. The wrapper holds a pointer to the body that this crate compiled. A
+/// function that returns the wrapper must not be inlined: the pointer would name another crate's body.
+fn compiled_once<F: Future>(part: F) -> CompiledOnce<F> {
+    CompiledOnce { part, poll: F::poll }
+}
+
+/// Wraps a part that every transaction runs.
+///
+/// Programs with assertions are compiled often and run for a short time: only this crate compiles the part. Other
+/// programs compile the part where they await it. There the wrapper would cost a copy of the future for each call,
+/// some 170 instructions.
+#[cfg(debug_assertions)]
+fn part_of_each<F: Future>(part: F) -> CompiledOnce<F> {
+    compiled_once(part)
+}
+
+/// Returns a part that every transaction runs unchanged: see the other form of this function.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
-fn compiled_once<'a, T>(part: impl Future<Output = T> + 'a) -> impl Future<Output = T> + 'a {
+fn part_of_each<F: Future>(part: F) -> F {
     part
 }
 
@@ -322,9 +349,10 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// Returns the same errors as [`RecordAccess::fetch`].
+            #[cfg_attr(debug_assertions, inline(never))]
             #[cfg_attr(not(debug_assertions), inline)]
             pub fn fetch<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
-                compiled_once(async move {
+                part_of_each(async move {
                     match self {
                         $(AnyProtocol::$name(it) => {
                             type R = RecordsOf<$module::$name>;
@@ -372,9 +400,10 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// Returns the same errors as [`Protocol::close_block`].
+            #[cfg_attr(debug_assertions, inline(never))]
             #[cfg_attr(not(debug_assertions), inline)]
             pub fn close_block<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
-                compiled_once(async move {
+                part_of_each(async move {
                     match self { $(AnyProtocol::$name(it) => it.close_block(cx, txn).await),+ }
                 })
             }
@@ -389,9 +418,10 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// Returns the same errors as [`Structure::commit`].
+            #[cfg_attr(debug_assertions, inline(never))]
             #[cfg_attr(not(debug_assertions), inline)]
             pub fn commit<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
-                compiled_once(async move {
+                part_of_each(async move {
                     match self { $(AnyProtocol::$name(it) => it.commit(cx, txn).await),+ }
                 })
             }
@@ -400,6 +430,7 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// Returns the same errors as [`RecordAccess::validate`].
+            #[inline(never)]
             pub fn validate<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
                     match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::validate(it, cx, txn).await),+ }
@@ -420,6 +451,7 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// Returns the same errors as [`Protocol::restructure`].
+            #[inline(never)]
             pub fn restructure<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -435,6 +467,7 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// Returns the same errors as [`Protocol::sweep`].
+            #[inline(never)]
             pub fn sweep<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -450,6 +483,7 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// Returns the same errors as [`Protocol::reshape`].
+            #[inline(never)]
             pub fn reshape<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -465,6 +499,7 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// Returns the same errors as [`Protocol::resolve`].
+            #[inline(never)]
             pub fn resolve<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -484,6 +519,7 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// Returns an error if the fabric cannot complete a verb.
+            #[inline(never)]
             pub fn fence<'a>(&'a self, cx: &'a Context, whom: NodeId) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
                     let fences = match self { $(AnyProtocol::$name(it) => it.keeps(Rule::FenceBeforeRecovery)),+ };
@@ -496,6 +532,7 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// Returns the same errors as [`settle::settle_dead`].
+            #[inline(never)]
             pub(crate) fn settle_dead<'a>(
                 &'a self,
                 cx: &'a Context,
