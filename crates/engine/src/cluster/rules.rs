@@ -167,8 +167,8 @@ const RULES: [(&str, &str); 23] = [
     ),
 ];
 
-/// Whether each published form of a system keeps a rule. The two forms are the paper's text and the public code that
-/// other authors measured.
+/// Says which published descriptions of a system keep a rule: the paper's text, and the public code that other authors
+/// measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Published {
     /// Whether the paper's text keeps the rule.

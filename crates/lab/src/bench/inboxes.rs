@@ -82,7 +82,7 @@ pub(super) struct Routed<'a, W: Workload> {
 }
 
 impl<'a, W: Workload> Routed<'a, W> {
-    /// Makes the source for the thread with the number `thread` among all threads.
+    /// Makes the source of transactions for one thread. `thread` is the thread's number among all threads.
     pub(super) fn new(
         inboxes: &'a Inboxes<W::Input>,
         signals: &'a Signals,

@@ -59,7 +59,7 @@ pub(super) struct Range {
 /// How a transaction uses the entries of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
-    /// The transaction does not use the entries, and continues with its wishes.
+    /// The transaction ignores the entries, and executes the other operations that were drawn for it.
     Wishes,
     /// The transaction reads the record of each entry.
     Read,

@@ -62,7 +62,7 @@ impl LockLayout {
     }
 }
 
-/// The lanes of a switch.
+/// The sizes of the switch's lanes. A lane numbers the packets of one thread of one machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneShape {
     /// Machines.

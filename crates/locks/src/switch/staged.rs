@@ -23,7 +23,8 @@ use crate::decider::{Entry, Fanout, Held, Refusal, Sent};
 use crate::packet::{Answer, Ask, LaneId, Notice, Payload, Question, Reply, Verdict};
 use crate::value::{LockId, Machine, Mode, Token, View, Width};
 
-/// The greatest machine of a cell: six bits, and 0 is none.
+/// The greatest number of a machine that a lock's cell can hold. The cell has six bits, and 0 means that no machine
+/// holds the lock.
 pub const MACHINES_MAX: u16 = 63;
 
 /// Bits of a cell.

@@ -77,7 +77,7 @@ impl Wanted {
     }
 }
 
-/// A workload of which transactions are drawn.
+/// A workload from which transactions are generated.
 #[derive(Clone, Debug)]
 pub enum Workload {
     /// One request a transaction.

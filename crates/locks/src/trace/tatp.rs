@@ -6,7 +6,7 @@
 use super::{Wanted, Words, below};
 use crate::value::{LockId, Mode};
 
-/// Mask of the non-uniform draw of subscribers. Source: TATP, for up to a million of them.
+/// The mask of the non-uniform draw of subscribers. TATP prescribes this value for up to a million subscribers.
 const SUBSCRIBER_BITS: u64 = 65_535;
 /// Special facilities of a subscriber, at most, and times at which a forwarding may start.
 const TYPES: u64 = 4;

@@ -41,7 +41,7 @@ impl LifeWord {
         LifeWord(u64::from(machine.0) << 32 | u64::from(view.0))
     }
 
-    /// Whether a grant was made in this life. An id serves one life in a view.
+    /// Returns whether the grant was made to this run of the process. A machine's id serves one run in each view.
     pub(crate) fn has(self, grant: &Grant) -> bool {
         let (machine, view) = ((self.0 >> 32) as u16, self.0 as u32);
         machine == grant.request.machine.0 && view <= grant.token.view.0 && machine != 0

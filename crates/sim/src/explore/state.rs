@@ -9,8 +9,8 @@ use super::hash::{Digest, chain, mix};
 use super::machine::{Forced, Life, Machine};
 
 impl Machine {
-    /// Adds the digest of a landed piece to the state of the actor's incarnation. No coroutine has
-    /// fetched the piece's round yet.
+    /// Adds the digest of a piece of a round that has taken effect to the state of the actor's incarnation. The
+    /// coroutine that posted the round has not received the results yet.
     pub(crate) fn add_landed(&mut self, actor: u8, landed: Digest) {
         let life = self.actors[usize::from(actor)].life;
         let sum = &mut self.lives[life].landed;

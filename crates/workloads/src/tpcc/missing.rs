@@ -65,8 +65,8 @@ impl Wanted {
     /// counts the row as missing or as overlooked.
     ///
     /// # Errors
-    /// If all rows were found, the error is `failure` itself. Otherwise an error is a failure of the
-    /// validated read.
+    /// If all rows were found, the error is `failure` itself. Otherwise the function reads the rows
+    /// again with validation, and returns the error of this read.
     #[cold]
     pub(super) async fn is_again(
         &self,

@@ -172,7 +172,7 @@ pub(super) fn plan_again<P: Spot>(
 }
 
 /// Decides the meaning of the LOCK word of a record that a search has found and that the transaction wants in this
-/// mode. Returns whether another transaction was about to write the record, but lets readers pass.
+/// mode. Returns true if another transaction is about to write the record and still admits readers.
 ///
 /// # Errors
 /// Another transaction has locked the record.
