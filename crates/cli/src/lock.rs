@@ -23,6 +23,7 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   tarn lock decider --config locks.toml --state state --new
+  tarn lock decider --config locks.toml --state state --xdp eth0
   tarn lock run --config locks.toml --lock 7 -- make deploy
   tarn lock status --config locks.toml
   tarn lock bench
@@ -72,6 +73,9 @@ struct DeciderArguments {
     /// One of the configured addresses [default: the first]
     #[arg(long, value_name = "ADDRESS")]
     address: Option<SocketAddr>,
+    /// Decide in the driver of this interface, as an XDP program; the configuration has xdp = true
+    #[arg(long, value_name = "INTERFACE")]
+    xdp: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -162,7 +166,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     match &arguments.command {
         Command::Decider(it) => {
             let stop = interrupt::flag()?;
-            program::decider(&it.config, (&it.state, it.new), it.address, &stop, tell)?;
+            let place = (it.address, it.xdp.as_deref());
+            program::decider(&it.config, (&it.state, it.new), place, &stop, tell)?;
         }
         Command::Agent(it) => {
             let stop = interrupt::flag()?;

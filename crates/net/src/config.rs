@@ -10,6 +10,7 @@
 //! lease_ms = 1000
 //! policy = "in-order"                # or reads-first, writes-first
 //! switch = false                     # true: at most 63 machines
+//! xdp = false                        # true: the decider is a program in the driver of an interface
 //!
 //! [clients]                          # ids for clients that join
 //! first = 100
@@ -29,13 +30,15 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tarn_locks::value::{Machine, Policy};
+use tarn_locks::value::{Machine, Policy, View};
 use tarn_locks::wire::{Key, WAITERS_MAX};
 
 /// The greatest machine beside a switch. Source: 6 bits of its cells.
 pub const SWITCH_MACHINE_MAX: u16 = 63;
 /// The greatest machine elsewhere. Source: 14 bits of a word.
 pub const MACHINE_MAX: u16 = 16_383;
+/// Lanes of a machine. Source: 8 lanes with a window of 64 have 512 questions under way.
+pub const LANES: u16 = 8;
 /// The greatest number of locks. Source: 16 bytes each, in 2 GB.
 pub const LOCKS_MAX: u32 = 1 << 27;
 /// The greatest number of requests of one machine for one lock.
@@ -92,6 +95,8 @@ pub struct Config {
     pub policy: Policy,
     /// The machines that have an address of their own.
     pub machines: BTreeMap<Machine, SocketAddr>,
+    /// The decider answers in the driver of an interface, so machines send copies and agents on themselves.
+    pub xdp: bool,
     /// The ids of clients that join: the first and the last.
     pub clients: Option<(Machine, Machine)>,
     /// How long a thread looks for packets before it sleeps.
@@ -112,6 +117,8 @@ struct Raw {
     policy: Option<String>,
     #[serde(default)]
     switch: bool,
+    #[serde(default)]
+    xdp: bool,
     spin_us: Option<u64>,
     clients: Option<RawClients>,
     #[serde(default)]
@@ -220,7 +227,7 @@ impl Config {
         let spin_us = refuses.number("spin_us", spin_us, (0, SPIN_US_MOST))?;
         let locks = refuses.number("locks", raw.locks, (1, u64::from(LOCKS_MAX)))? as u32;
         let folder = file.parent().unwrap_or(Path::new(""));
-        Ok(Config {
+        let config = Config {
             file: file.to_owned(),
             deciders,
             locks,
@@ -228,10 +235,30 @@ impl Config {
             lease: Duration::from_millis(lease_ms),
             policy,
             machines,
+            xdp: raw.xdp,
             clients,
             spin: Duration::from_micros(spin_us),
             bad_network: None,
-        })
+        };
+        if raw.xdp {
+            fits_program(&refuses, &raw, &config)?;
+        }
+        Ok(config)
+    }
+
+    /// The program in a driver that answers in a view at an address.
+    #[must_use]
+    pub fn program(&self, view: View, at: SocketAddr) -> tarn_xdp::config::Config {
+        let last = self.clients.map_or(0, |(_, last)| last.0);
+        let machines = self.machines.keys().map(|machine| machine.0).fold(last, u16::max);
+        tarn_xdp::config::Config {
+            view,
+            key: self.key,
+            port: at.port(),
+            locks: self.locks,
+            machines: machines.into(),
+            threads: LANES.into(),
+        }
     }
 
     /// The lease in nanoseconds.
@@ -257,6 +284,24 @@ impl Config {
         let clients = self.clients.map_or(0, |(first, last)| usize::from(last.0 - first.0) + 1);
         self.machines.len() + clients
     }
+}
+
+/// A program in a driver has maps of limited sizes, and takes IPv4 alone.
+fn fits_program(refuses: &Refuses<'_>, raw: &Raw, config: &Config) -> Result<(), ConfigError> {
+    if raw.switch {
+        return refuses.refuse("xdp", "true", "false where switch = true: a lock has one decider");
+    }
+    for at in &config.deciders {
+        if !at.is_ipv4() {
+            let field = if *at == config.deciders[0] { "decider" } else { "standby" };
+            return refuses.refuse(field, at, "an address of IPv4, because xdp = true");
+        }
+        if let Err(error) = config.program(View(0), *at).checked() {
+            let allowed = format!("{} to {}, because xdp = true", error.least, error.greatest);
+            return refuses.refuse(error.field, error.value, allowed);
+        }
+    }
+    Ok(())
 }
 
 type Ids = (BTreeMap<Machine, SocketAddr>, Option<(Machine, Machine)>);

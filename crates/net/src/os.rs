@@ -5,7 +5,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of nanoseconds in a millisecond.
 pub const MS_NS: u64 = 1_000_000;
@@ -223,6 +224,30 @@ pub fn set_buffers(socket: RawFd, bytes: i32) {
         // SAFETY: the option is a number of four bytes, which lives during the call.
         unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, option, value, 4) };
     }
+}
+
+/// Counts the words of a descriptor's memory for which `counts` holds. Others may change them meanwhile.
+///
+/// # Errors
+/// The descriptor has no memory that can be read, or less of it.
+pub fn count_words(
+    of: BorrowedFd<'_>,
+    words: usize,
+    counts: impl Fn(u64) -> bool,
+) -> io::Result<u64> {
+    let bytes = words * size_of::<u64>();
+    let (kind, fd) = (libc::MAP_SHARED, of.as_raw_fd());
+    // SAFETY: the system chooses a place that nothing uses.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, kind, fd, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the memory has so many aligned words until it is given back below. Others write it, so it is read as atomic words.
+    let mapped = unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), words) };
+    let count = mapped.iter().filter(|word| counts(word.load(Ordering::Relaxed))).count();
+    // SAFETY: the memory is this function's, and nothing refers to it any more.
+    unsafe { libc::munmap(at, bytes) };
+    Ok(count as u64)
 }
 
 /// Sends a signal to a process that this process has started.

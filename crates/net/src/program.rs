@@ -7,6 +7,7 @@ use crate::authority::{self, Authority, AuthorityError};
 use crate::config::{Config, ConfigError};
 use crate::control::message::{Status, ToDecider, ToMachine};
 use crate::control::stream::{Side, Stream};
+use crate::decider::plane::Plane;
 use crate::decider::{DeciderError, DeciderProcess};
 use crate::lock::{ConnectError, LockClient, LockGuard, Options};
 use crate::os::{self, MS_NS};
@@ -27,6 +28,8 @@ pub const TOKEN_VARIABLE: &str = "TARN_LOCK_TOKEN";
 const GRACE_NS: u64 = 1_000 * MS_NS;
 /// A program that waits for another looks around so often.
 const LOOK: Duration = Duration::from_millis(5);
+/// The program's counter of questions that it answered.
+const ANSWERED: &str = tarn_xdp::counters::Counter::Answered.name();
 /// How long a decider may take to answer.
 const ANSWER_NS: u64 = 2_000 * MS_NS;
 
@@ -82,20 +85,22 @@ impl From<ConnectError> for ProgramError {
     }
 }
 
-/// Runs a decider until `stop` is set. `tell` gets one line for each event.
+/// Runs a decider until `stop` is set. `tell` gets one line for each event. `interface`: its driver decides; `None`: this process.
 ///
 /// # Errors
 /// A bad choice, or a decider that has to stop.
 pub fn decider(
     config: &Path,
     (state, is_new): (&Path, bool),
-    address: Option<SocketAddr>,
+    (address, interface): (Option<SocketAddr>, Option<&str>),
     stop: &AtomicBool,
     mut tell: impl FnMut(String),
 ) -> Result<(), ProgramError> {
     let config = Config::read(config)?;
+    // A decider that cannot start begins no view.
+    let plane = Plane::open(&config, address, interface)?;
     let authority = Authority::open(state, is_new)?;
-    let mut process = DeciderProcess::open(&config, address, authority)?;
+    let mut process = DeciderProcess::open_with(&config, address, authority, plane)?;
     let (at, view, wait_ms) =
         (process.address(), process.view().0, config.lease_with_drift_ns() / MS_NS);
     tell(format!("decider at {at}, view {view}: waits up to {wait_ms} ms for machines"));
@@ -323,6 +328,16 @@ pub fn status_text(status: &Status) -> String {
     }
     for (name, count) in status.counters.named().into_iter().filter(|(_, count)| *count > 0) {
         _ = writeln!(text, "{name}: {count}");
+    }
+    if let Some((interface, counters)) = &status.program {
+        let (answered, refused): (Vec<_>, Vec<_>) =
+            counters.iter().partition(|(name, _)| name == ANSWERED);
+        let answers: u64 = answered.iter().map(|(_, count)| count).sum();
+        let refusals: u64 = refused.iter().map(|(_, count)| count).sum();
+        _ = writeln!(text, "the driver of {interface}: {answers} answers, {refusals} refusals");
+        for (name, count) in refused.into_iter().filter(|(_, count)| *count > 0) {
+            _ = writeln!(text, "refused by the driver, {name}: {count}");
+        }
     }
     text
 }

@@ -64,6 +64,7 @@ impl Cluster {
             machines: std::collections::BTreeMap::new(),
             clients: Some((Machine(1), MACHINE_MAX)),
             spin: spin(),
+            xdp: false,
             bad_network: None,
         };
         let authority = Authority::open(&folder, true).map_err(io::Error::other)?;

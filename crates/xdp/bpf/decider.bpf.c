@@ -96,6 +96,8 @@ struct scratch {
 struct {
     MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
     MAP_NUMBER(max_entries, 1);
+    // The decider's process counts the locks that are held without a call for each.
+    MAP_NUMBER(map_flags, BPF_F_MMAPABLE);
     MAP_TYPE(key, u32);
     MAP_TYPE(value, u64);
 } LOCKS SECTION(".maps");

@@ -26,6 +26,8 @@ struct bpf_spin_lock {
 
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
+// A process may map the values into its memory.
+#define BPF_F_MMAPABLE (1 << 10)
 
 // A map is described by the types of a struct's members.
 #define MAP_NUMBER(name, value) int(*name)[value]

@@ -129,6 +129,12 @@ pub fn entry_of(word: u64) -> Entry {
     Entry { count: Width::WIDE.cut(word), held: (agent.0 != 0).then_some(held) }
 }
 
+/// Whether the lock of a word is held.
+#[must_use]
+pub fn is_held(word: u64) -> bool {
+    word >> MACHINE_SHIFT & u64::from(MACHINES_MAX) != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,12 +153,14 @@ mod tests {
         for count in [0, 1, (1 << 48) - 1] {
             let free = Entry { count, held: None };
             assert_eq!(entry_of(word_of(free)), free);
+            assert!(!is_held(word_of(free)));
             for agent in [1, MACHINES_MAX as u16] {
                 for mode in [Mode::Shared, Mode::Exclusive] {
                     for bars_readers in [false, true] {
                         let held = Some(Held { agent: Machine(agent), mode, bars_readers });
                         let entry = Entry { count, held };
                         assert_eq!(entry_of(word_of(entry)), entry);
+                        assert!(is_held(word_of(entry)));
                     }
                 }
             }

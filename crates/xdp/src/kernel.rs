@@ -5,10 +5,11 @@
 
 use crate::config::{Config, OutOfRange, entry_of, word_of};
 use crate::counters::Counter;
-use aya::maps::{Array, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
 use aya::programs::xdp::XdpLinkId;
 use aya::programs::{ProgramError, Xdp, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader, TestRun, TestRunOptions};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 use tarn_locks::decider::{Entry, Refusal};
 use tarn_locks::value::LockId;
@@ -76,6 +77,14 @@ impl std::fmt::Display for Failed {
 }
 
 impl std::error::Error for Failed {}
+
+impl Failed {
+    /// Whether the interface that was asked for does not exist.
+    #[must_use]
+    pub fn is_no_interface(&self) -> bool {
+        matches!(self, Failed::Program(ProgramError::UnknownInterface { .. }))
+    }
+}
 
 impl From<EbpfError> for Failed {
     fn from(error: EbpfError) -> Failed {
@@ -173,15 +182,26 @@ impl Program {
         Ok(())
     }
 
-    /// Puts this program in the place of an older one, in one step.
+    /// Puts this program in the place of an older one, in one step. Returns the older one, whose counters stand still.
     ///
     /// # Errors
     /// The kernel refuses, or the older program is on no interface.
-    pub fn replace(&mut self, mut older: Program) -> Result<(), Failed> {
+    pub fn replace(&mut self, mut older: Program) -> Result<Program, Failed> {
         let link = older.link.take().ok_or(Failed::Missing("interface"))?;
         let link = older.xdp()?.take_link(link)?;
         self.link = Some(self.xdp()?.attach_to_link(link)?);
-        Ok(())
+        Ok(older)
+    }
+
+    /// The map of the locks: one word each, which a process may map into its memory ([`crate::config::is_held`]).
+    ///
+    /// # Errors
+    /// The object has no such map.
+    pub fn locks(&self) -> Result<BorrowedFd<'_>, Failed> {
+        match self.ebpf.map("LOCKS") {
+            Some(Map::Array(map)) => Ok(map.fd().as_fd()),
+            _ => Err(Failed::Missing("LOCKS")),
+        }
     }
 
     /// Runs the program on a frame, which it may change.

@@ -65,7 +65,7 @@ const TABLE: [Allowed; 14] = [
     },
     Allowed { name: "tarn-store", normal: &["tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-sim", normal: &["tarn-fabric"], dev: &[] },
-    Allowed { name: "tarn-net", normal: &["tarn-locks", "tarn-fabric"], dev: &[] },
+    Allowed { name: "tarn-net", normal: &["tarn-xdp", "tarn-locks", "tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-xdp", normal: &["tarn-locks"], dev: &[] },
     Allowed { name: "tarn-peers", normal: &["tarn-net", "tarn-locks"], dev: &[] },
     Allowed { name: "tarn-locks", normal: &[], dev: &[] },

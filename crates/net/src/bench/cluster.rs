@@ -55,6 +55,7 @@ impl Cluster {
             machines: std::collections::BTreeMap::new(),
             clients: Some((Machine(1), Machine(16))),
             spin: if waits == Waits::Spinning { SPIN } else { Duration::ZERO },
+            xdp: false,
             bad_network: None,
         };
         let authority = Authority::open(&folder, true)?;

@@ -155,6 +155,9 @@ pub struct Status {
     pub recovery_ms: u64,
     /// The process's counters.
     pub counters: Counters,
+    /// The interface whose driver decides, and the counters of its program. `None`: the process decides.
+    #[serde(default)]
+    pub program: Option<(String, Vec<(String, u64)>)>,
 }
 
 /// A request: machine, thread, sequence number.

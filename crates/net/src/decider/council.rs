@@ -470,6 +470,7 @@ mod tests {
             lease: Duration::from_nanos(LEASE_NS),
             policy: Policy::InOrder,
             machines: [(Machine(9), at(9))].into(),
+            xdp: false,
             clients: Some((Machine(1), Machine(2))),
             spin: Duration::ZERO,
             bad_network: None::<BadNetwork>,

@@ -1,10 +1,13 @@
 //! The decider's process: questions over UDP, machines and views over TCP on the same port.
 //!
-//! Invariants: one thread does everything. A view is durable before a packet of it is sent. A renewal is answered only after the state
+//! Invariants: one thread does everything, but for the program of a driver ([`plane`]). A view is durable before a packet of it is sent. A renewal is answered only after the state
 //! folder, read after the renewal arrived, has shown no greater view; a machine counts its lease from before it sent the renewal. So the
 //! machine's lease ends before a later decider believes that it has.
 
 pub mod council;
+#[cfg(feature = "xdp")]
+mod driver;
+pub mod plane;
 
 use crate::authority::{Authority, AuthorityError};
 use crate::config::Config;
@@ -17,13 +20,14 @@ use crate::outbox::{DECIDER, Outbox};
 use crate::spin::Spin;
 use crate::udp::{Inbox, Socket};
 use council::{Attached, ConnectionId, Council, Joiner};
+use plane::Plane;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tarn_locks::decider::{Decider, Refusal, Sent, Setup};
+use tarn_locks::decider::{Refusal, Sent};
 use tarn_locks::packet::Notice;
 use tarn_locks::value::{Machine, View};
 use tarn_locks::wire::{self, Item};
@@ -57,6 +61,17 @@ pub enum DeciderError {
     Authority(AuthorityError),
     /// The network.
     Network(SocketAddr, io::Error),
+    /// Another choice of the caller.
+    Choice {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// The values that are allowed.
+        allowed: String,
+    },
+    /// An interface does not take the program.
+    Kernel(String, String),
 }
 
 impl fmt::Display for DeciderError {
@@ -67,6 +82,12 @@ impl fmt::Display for DeciderError {
             }
             DeciderError::Authority(error) => error.fmt(f),
             DeciderError::Network(at, error) => write!(f, "{at} cannot be used: {error}"),
+            DeciderError::Choice { field, value, allowed } => {
+                write!(f, "{field} = {value}; allowed: {allowed}")
+            }
+            DeciderError::Kernel(interface, error) => {
+                write!(f, "{interface} takes no XDP program of this user: {error}")
+            }
         }
     }
 }
@@ -84,9 +105,9 @@ impl DeciderError {
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
-            DeciderError::Address { .. } => true,
+            DeciderError::Address { .. } | DeciderError::Choice { .. } => true,
             DeciderError::Authority(error) => error.is_usage(),
-            DeciderError::Network(..) => false,
+            DeciderError::Network(..) | DeciderError::Kernel(..) => false,
         }
     }
 }
@@ -109,7 +130,7 @@ pub struct DeciderProcess {
     outbox: Outbox,
     counters: Counters,
     council: Council,
-    decider: Option<Decider>,
+    plane: Plane,
     connections: BTreeMap<ConnectionId, Connection>,
     last_connection: ConnectionId,
     views: u64,
@@ -120,7 +141,7 @@ pub struct DeciderProcess {
 }
 
 impl DeciderProcess {
-    /// Opens the sockets and begins a view. `at`: one of the configured addresses; `None`: the first.
+    /// Opens the sockets and begins a view. `at`: one of the configured addresses; `None`: the first. The process itself decides.
     ///
     /// # Errors
     /// An address that is not configured or not free, or a state folder that gives no authority.
@@ -128,6 +149,19 @@ impl DeciderProcess {
         config: &Config,
         at: Option<SocketAddr>,
         authority: Authority,
+    ) -> Result<DeciderProcess, DeciderError> {
+        DeciderProcess::open_with(config, at, authority, Plane::process(config))
+    }
+
+    /// The same, with the place that decides.
+    ///
+    /// # Errors
+    /// Those of [`DeciderProcess::open`].
+    pub fn open_with(
+        config: &Config,
+        at: Option<SocketAddr>,
+        authority: Authority,
+        plane: Plane,
     ) -> Result<DeciderProcess, DeciderError> {
         let at = at.unwrap_or(config.deciders[0]);
         if !config.deciders.contains(&at) {
@@ -150,7 +184,7 @@ impl DeciderProcess {
             outbox: Outbox::new(DECIDER, view, config.key),
             counters: Counters::default(),
             council: Council::new(config, view, now_ns),
-            decider: None,
+            plane,
             connections: BTreeMap::new(),
             last_connection: 0,
             views: 1,
@@ -226,7 +260,7 @@ impl DeciderProcess {
     }
 
     fn datagram(&mut self, at: usize) {
-        let DeciderProcess { inbox, outbox, counters, items, decider, .. } = self;
+        let DeciderProcess { inbox, outbox, counters, items, plane, .. } = self;
         counters.datagrams_in += 1;
         let (bytes, source) = inbox.datagram(at);
         items.clear();
@@ -236,7 +270,7 @@ impl DeciderProcess {
                 Err(malformed) => return counters.refuse(malformed),
             };
         counters.packets_in += items.len() as u64;
-        let Some(decider) = decider.as_mut().filter(|decider| decider.view() == ends.view) else {
+        let Some(decider) = plane.decider(ends.view) else {
             counters.other_views += items.len() as u64;
             return;
         };
@@ -314,14 +348,14 @@ impl DeciderProcess {
         loop {
             let begun = self.council.tick(os::now_ns());
             if let Some(entries) = begun {
-                let (view, locks) = (self.authority.view(), self.config.locks);
+                let view = self.authority.view();
                 let (machines, held) = (self.council.members().len(), entries.len());
                 let ms = self.council.recovery_ns / MS_NS;
+                self.plane.begin(view, &entries)?;
                 tell(format!(
                     "view {} serves {machines} machines; {held} locks are held; it began in {ms} ms",
                     view.0
                 ));
-                self.decider = Some(Decider::rebuilt(Setup::PROCESS, view, locks, &entries));
             }
             if std::mem::take(&mut self.council.has_changed) {
                 self.outbox.flush(&self.socket, &mut self.counters);
@@ -343,7 +377,7 @@ impl DeciderProcess {
     }
 
     fn raise(&mut self) -> Result<(), DeciderError> {
-        self.decider = None;
+        self.plane.end();
         let view = self.authority.raise()?;
         self.views += 1;
         self.outbox.begin(DECIDER, view);
@@ -424,24 +458,20 @@ impl DeciderProcess {
     }
 
     fn status(&self, now_ns: u64) -> Status {
-        let locks = self.config.locks;
-        let held = self.decider.as_ref().map_or(0, |decider| {
-            let ids = (0..locks).map(tarn_locks::value::LockId);
-            ids.filter_map(|lock| decider.entry(lock)).filter(|entry| entry.held.is_some()).count()
-        });
         let members = self.council.members().iter();
         let left = |until_ns: u64| until_ns.saturating_sub(now_ns) / MS_NS;
         let members = members.map(|(machine, it)| (machine.0, it.address, left(it.lease_until_ns)));
         Status {
             view: self.authority.view().0,
             is_serving: self.council.is_serving(),
-            locks,
-            held: held as u64,
+            locks: self.config.locks,
+            held: self.plane.held(),
             members: members.collect(),
             joining: self.council.joining(),
             views: self.views,
             recovery_ms: self.council.recovery_ns / MS_NS,
             counters: self.counters.clone(),
+            program: self.plane.counters(),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! life ends, its grants are lost, and its requests that wait are made again in the next life.
 
 use super::slot::Slot;
-use crate::config::Config;
+use crate::config::{Config, LANES};
 use crate::counters::Counters;
 use crate::os::MS_NS;
 use crate::outbox::{DECIDER, Outbox};
@@ -24,8 +24,6 @@ use tarn_locks::service::{Grant, Refusal};
 use tarn_locks::value::{LockId, Machine, Mode, Policy, RequestId, View};
 use tarn_locks::wire::{self, Item, Key};
 
-/// Lanes of a machine. Source: 8 lanes with a window of 64 have 512 questions under way.
-const LANES: u16 = 8;
 /// A packet without an answer is sent again after this time. Source: a hundred times the round trip of a sleeping process.
 pub(crate) const RESEND_NS: u64 = 10 * MS_NS;
 
@@ -68,6 +66,8 @@ pub(crate) struct Core {
     key: Key,
     locks: u32,
     policy: Policy,
+    /// The decider sends copies and agents on; otherwise this machine does.
+    decider_sends: bool,
     waiters_max: usize,
     pub(crate) host: Option<Host>,
     pub(crate) life: LifeWord,
@@ -98,6 +98,7 @@ impl Core {
             key: config.key,
             locks: config.locks,
             policy: config.policy,
+            decider_sends: !config.xdp,
             waiters_max: config.waiters_max(),
             host: None,
             life: LifeWord::default(),
@@ -130,7 +131,7 @@ impl Core {
     pub(crate) fn begin_life(&mut self, machine: Machine, view: View) {
         let (width, rules) = Setup::PROCESS.counts();
         let conduct = Conduct { policy: self.policy, width, rules };
-        let here = Here { machine, conduct, decider_sends: true };
+        let here = Here { machine, conduct, decider_sends: self.decider_sends };
         let setup = HostSetup { here, threads: LANES, window: Setup::PROCESS.window };
         self.host = Some(Host::new(setup, view));
         self.life = LifeWord::new(machine, view);
@@ -262,7 +263,7 @@ impl Core {
     /// Hands on the results of events.
     #[inline]
     pub(crate) fn settle(&mut self, now_ns: u64) {
-        let Core { output, outbox, counters, .. } = self;
+        let Core { output, outbox, counters, decider_sends, .. } = self;
         for packet in output.packets.drain(..) {
             let to = match &packet {
                 Packet::Question(Question { ask: Ask::Free { .. }, .. }) => DECIDER,
@@ -277,7 +278,13 @@ impl Core {
                     *to
                 }
             };
-            outbox.put(to, wire::waiters_of(&packet), counters, |it| it.packet(&packet));
+            match &packet {
+                // A queue that the decider does not send on stays here.
+                Packet::Question(question) if !*decider_sends => {
+                    outbox.put(to, 0, counters, |it| it.question_alone(question));
+                }
+                _ => outbox.put(to, wire::waiters_of(&packet), counters, |it| it.packet(&packet)),
+            }
         }
         if !self.output.granted.is_empty() || !self.output.queued.is_empty() {
             self.settle_slots(now_ns);

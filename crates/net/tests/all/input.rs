@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use std::io::Write as _;
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tarn_locks::agent::Conduct;
 use tarn_locks::decider::{Decider, Setup};
@@ -17,7 +18,7 @@ use tarn_locks::value::{LockId, Machine, Mode, Policy, RequestId, Thread, Token,
 use tarn_locks::wire::{self, Datagram, HEADER_BYTES, Item, Key, Malformed};
 use tarn_net::authority::{Authority, AuthorityError};
 use tarn_net::config::{Config, ConfigError};
-use tarn_net::program;
+use tarn_net::program::{self, ProgramError};
 
 const KEY: Key = Key([7; 16]);
 
@@ -35,6 +36,7 @@ fn with(line: &str) -> String {
         "locks = 10",
         "secret = \"secret.key\"",
         "switch = true",
+        "xdp = false",
         "lease_ms = 1000",
         "policy = \"in-order\"",
     ];
@@ -74,6 +76,12 @@ fn configurations_are_refused_by_field_value_and_allowed_values() {
         assert_eq!(found, (field, value, allowed), "{line}");
     }
     assert_eq!(refused(&with("colour = 1")).field, "--config");
+    let both = refused(&with("xdp = true")).to_string();
+    assert!(both.starts_with("xdp = true in ") && both.contains("where switch = true"), "{both}");
+    let driver = with("xdp = true").replace("switch = true", "switch = false");
+    let six = refused(&driver.replace("127.0.0.1", "[::1]"));
+    assert_eq!((six.field.as_str(), six.value.as_str()), ("decider", "[::1]:7400"));
+    assert_eq!(six.allowed, "an address of IPv4, because xdp = true");
     let two = "[[machines]]\nid = 1\naddress = \"10.0.0.1:1\"\n";
     assert_eq!(refused(&with(&two.repeat(2))).allowed, "an address of one machine alone");
     let many = with("switch = false").replace("last = 2", "last = 16383");
@@ -264,17 +272,44 @@ fn reseal(bytes: &mut [u8]) {
     bytes[16..32].copy_from_slice(&seal);
 }
 
-struct Random(u64);
+/// The command line and the configuration name the place of the decider, and have to agree.
+#[test]
+fn a_place_of_the_decider_that_the_configuration_does_not_have_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (state, never) = (folder.path().join("state"), AtomicBool::new(false));
+    let ended = |more: &str, interface: Option<&str>| {
+        let more = format!("{more}[clients]\nfirst = 1\nlast = 2\n");
+        let file = write_config(folder.path(), &more);
+        match program::decider(&file, (&state, true), (None, interface), &never, |_| {}) {
+            Err(ProgramError::Usage(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    let text = ended("", Some("eth0"));
+    assert!(text.starts_with("--xdp = eth0; allowed: only with xdp = true in "), "{text}");
+    let text = ended("xdp = true\n", None);
+    assert!(text.starts_with("xdp = true in ") && text.contains("--xdp INTERFACE"), "{text}");
+    if cfg!(not(feature = "xdp")) {
+        let text = ended("xdp = true\n", Some("eth0"));
+        assert!(
+            text.starts_with("--xdp = eth0; allowed: ") && text.contains("--features xdp"),
+            "{text}"
+        );
+    }
+    assert!(!state.exists(), "a decider that cannot start begins no view");
+}
+
+pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 }

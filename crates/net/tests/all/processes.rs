@@ -211,7 +211,7 @@ fn part() {
             let is_new = !state.exists();
             let at = words.get(3).map(|at| at.parse().expect("an address"));
             let tell = |line| println!("{line}");
-            let ended = program::decider(&config, (&state, is_new), at, &never, tell);
+            let ended = program::decider(&config, (&state, is_new), (at, None), &never, tell);
             // The parent reads the exit code: 3 says that another decider has taken over.
             let error = ended.expect_err("it is never told to stop").to_string();
             let is_deposed = error.contains("another decider has taken over");
