@@ -20,6 +20,7 @@ mod schedules;
 mod steps;
 mod tidy;
 mod times;
+mod xdp;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

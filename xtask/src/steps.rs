@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::cargo;
 use crate::error::Error;
 use crate::times::{Taken, table};
-use crate::{examples, format, licences, litmus, schedules, tidy};
+use crate::{examples, format, licences, litmus, schedules, tidy, xdp};
 
 /// One step: a name, and the work that the step does.
 pub(crate) struct Step {
@@ -38,6 +38,7 @@ pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
     if !skip_tests {
         steps.extend(tests());
         steps.extend(loom());
+        steps.push(Step::check("xdp", xdp::run));
     }
     steps.push(Step::check("schedules", schedules::run));
     steps.push(Step::check("litmus", litmus::run));
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn ci_runs_everything_in_order() {
         let first = ["format", "tidy", "licences", "clippy"];
-        let tests = ["tests", "doc tests", "examples", "loom"];
+        let tests = ["tests", "doc tests", "examples", "loom", "xdp"];
         let last = ["schedules", "litmus", "docs"];
         assert_eq!(names(&ci(false)), [&first[..], &tests, &last].concat());
         assert_eq!(names(&ci(true)), [&first[..], &last].concat());

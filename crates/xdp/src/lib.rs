@@ -7,6 +7,7 @@
 //!
 //! - `config`: the sizes of a program's maps, and its view. `counters`: the datagrams and questions that it refuses.
 //! - `kernel`, with the feature `xdp`: loads the program, and puts it in the place of an older view's.
+//!   `namespaces`: two network namespaces for tests and measurements.
 //!
 //! The feature needs clang at build time, and root (or the capabilities BPF and NET_ADMIN) at run time.
 //! Without it the crate needs neither.
@@ -15,6 +16,8 @@ pub mod config;
 pub mod counters;
 #[cfg(feature = "xdp")]
 pub mod kernel;
+#[cfg(feature = "xdp")]
+pub mod namespaces;
 
 use tarn_locks::decider::{Fanout, Setup};
 use tarn_locks::rules::Rules;

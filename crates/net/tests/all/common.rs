@@ -25,15 +25,20 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Writes a configuration and its secret. Returns the file.
+/// Writes a configuration and its secret, with a decider on loopback. Returns the file.
 pub fn write_config(folder: &Path, more: &str) -> PathBuf {
+    write_config_at(folder, "127.0.0.1", more)
+}
+
+/// The same, with a decider on another address.
+pub fn write_config_at(folder: &Path, ip: &str, more: &str) -> PathBuf {
     let secret = folder.join("secret.key");
     std::fs::write(&secret, "00112233445566778899aabbccddeeff\n").expect("a secret");
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("its mode");
     let file = folder.join("locks.toml");
     let port = free_port();
     let text =
-        format!("decider = \"127.0.0.1:{port}\"\nlocks = {LOCKS}\nsecret = \"secret.key\"\n{more}");
+        format!("decider = \"{ip}:{port}\"\nlocks = {LOCKS}\nsecret = \"secret.key\"\n{more}");
     std::fs::write(&file, text).expect("a configuration");
     file
 }

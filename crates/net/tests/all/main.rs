@@ -9,3 +9,5 @@ mod commands;
 mod common;
 mod input;
 mod processes;
+#[cfg(feature = "xdp")]
+mod xdp;

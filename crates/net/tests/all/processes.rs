@@ -1,12 +1,12 @@
 //! Real processes that are killed and stopped while clients of all of them use guarded resources.
 //!
 //! Invariant: the resources are in the test's own process, which nothing kills. A holder reads a counter, waits, and writes the next number:
-//! two writers that both pass the guard leave the same number twice. The parts of a cluster are this very program, started again with an
+//! two writers that both pass the guard leave the same number twice. Its socket is a file, which every network namespace reaches. The parts of a cluster are this very program, started again with an
 //! argument that names a test and a variable that says which part to play.
 
-use super::common::{free_port, write_config};
+use super::common::{free_port, write_config, write_config_at};
 use std::collections::HashMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +20,11 @@ use tarn_net::lock::{LockClient, Options};
 use tarn_net::program;
 
 const PART: &str = "TARN_NET_PART";
-const LEASE: Duration = Duration::from_millis(400);
+pub const LEASE: Duration = Duration::from_millis(400);
 /// Service has to be back after a lease and this time. The long test asks for it, on a machine without other work.
 const MARGIN: Duration = Duration::from_millis(500);
 /// The same on a machine that runs other tests: only a service that stays away is noticed.
-const MARGIN_BESIDE_OTHERS: Duration = Duration::from_secs(15);
+pub const MARGIN_BESIDE_OTHERS: Duration = Duration::from_secs(15);
 const LOCKS: u32 = 3;
 const AGENT: u16 = 200;
 
@@ -139,16 +139,16 @@ impl Resources {
 
 /// The resources, behind a socket.
 struct Server {
-    at: SocketAddr,
+    at: PathBuf,
     resources: Arc<Mutex<Resources>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Server {
-    fn start() -> Server {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    fn start(folder: &Path) -> Server {
+        let at = folder.join("resources");
+        let socket = UnixDatagram::bind(&at).expect("a socket");
         socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a time-out");
-        let at = socket.local_addr().expect("its address");
         let resources = Arc::new(Mutex::new(Resources::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, seen) = (Arc::clone(&resources), Arc::clone(&stop));
@@ -159,7 +159,7 @@ impl Server {
                 let request = Request::of(&bytes);
                 let (passes, count) = shared.lock().expect("no panic").serve(request);
                 let answer = Request { kind: u64::from(passes), count, ..request };
-                _ = socket.send_to(&answer.bytes(), from);
+                _ = from.as_pathname().map(|from| socket.send_to(&answer.bytes(), from));
             }
         });
         Server { at, resources, stop }
@@ -174,7 +174,7 @@ impl Drop for Server {
 
 /// A player's way to the resources.
 struct Wire {
-    socket: UdpSocket,
+    socket: UnixDatagram,
     player: u64,
     number: u64,
 }
@@ -202,16 +202,17 @@ impl Wire {
 #[ignore = "the tests start it in processes of its own"]
 fn part() {
     let Ok(text) = std::env::var(PART) else { return };
-    let words: Vec<&str> = text.split(' ').collect();
+    let words: Vec<&str> = text.split_whitespace().collect();
     let config = PathBuf::from(words[1]);
     match words[0] {
         "decider" => {
             let state = PathBuf::from(words[2]);
             let never = AtomicBool::new(false);
             let is_new = !state.exists();
-            let at = words.get(3).map(|at| at.parse().expect("an address"));
+            let at = words.get(3).and_then(|at| at.parse().ok());
+            let interface = words.get(3).filter(|_| at.is_none()).copied();
             let tell = |line| println!("{line}");
-            let ended = program::decider(&config, (&state, is_new), (at, None), &never, tell);
+            let ended = program::decider(&config, (&state, is_new), (at, interface), &never, tell);
             // The parent reads the exit code: 3 says that another decider has taken over.
             let error = ended.expect_err("it is never told to stop").to_string();
             let is_deposed = error.contains("another decider has taken over");
@@ -229,6 +230,8 @@ fn part() {
             let machine = Some(Machine(AGENT));
             play(&config, machine, words[2], words[3].parse().expect("a player"));
         }
+        #[cfg(feature = "xdp")]
+        part if super::xdp::part(part, &words[1..]) => {}
         other => panic!("no part {other}"),
     }
 }
@@ -238,7 +241,8 @@ fn play(config: &Path, machine: Option<Machine>, server: &str, player: u64) {
     let config = Config::read(config).expect("a configuration");
     let options = Options { machine, wait: Some(Duration::from_secs(60)), ..Options::default() };
     let client = LockClient::connect_with(&config, options).expect("it joins");
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let own = format!("{server}.{player}.{}", std::process::id());
+    let socket = UnixDatagram::bind(own).expect("a socket");
     socket.connect(server).expect("the server");
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a time-out");
     let mut wire = Wire { socket, player, number: 0 };
@@ -271,20 +275,24 @@ fn play(config: &Path, machine: Option<Machine>, server: &str, player: u64) {
 }
 
 /// A process of the cluster.
-struct Process {
+pub struct Process {
     child: Child,
+}
+
+/// The command that plays a part.
+pub fn command(mut program: Command, part: &str) -> Command {
+    program.args(["processes::part", "--exact", "--ignored", "--nocapture"]).env(PART, part);
+    program
 }
 
 impl Process {
     fn start(part: &str) -> Process {
         let program = std::env::current_exe().expect("this program");
-        let child = Command::new(program)
-            .args(["processes::part", "--exact", "--ignored", "--nocapture"])
-            .env(PART, part)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("it starts");
-        Process { child }
+        Process::of(command(Command::new(program), part))
+    }
+
+    pub fn of(mut command: Command) -> Process {
+        Process { child: command.stdout(Stdio::null()).spawn().expect("it starts") }
     }
 
     /// Processor time so far.
@@ -296,6 +304,19 @@ impl Process {
             total += text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
         }
         Duration::from_nanos(total)
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().expect("its state").is_none()
+    }
+
+    /// The memory that it has now.
+    pub fn resident_bytes(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let text = text.expect("its state");
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        kib.and_then(|kib| kib.trim().parse::<u64>().ok()).expect("a number") << 10
     }
 
     fn signal(&self, signal: i32) {
@@ -310,10 +331,29 @@ impl Drop for Process {
     }
 }
 
+/// The network of a cluster.
+pub struct Ground {
+    /// The address of the decider, and the interface whose driver decides.
+    pub decider: (&'static str, Option<&'static str>),
+    /// The address of the machines.
+    pub machines: &'static str,
+    /// A program on the decider's side, or on the side of the machines.
+    pub program: Box<dyn Fn(bool) -> Command>,
+}
+
+impl Ground {
+    pub fn loopback() -> Ground {
+        let own = |_| Command::new(std::env::current_exe().expect("this program"));
+        let at = "127.0.0.1";
+        Ground { decider: (at, None), machines: at, program: Box::new(own) }
+    }
+}
+
 /// A cluster of processes.
-struct Game {
+pub struct Game {
+    ground: Ground,
     server: Server,
-    config: PathBuf,
+    pub config: PathBuf,
     decider: Process,
     agent: (u64, Process),
     clients: Vec<(u64, Process)>,
@@ -324,7 +364,7 @@ struct Game {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Victim {
+pub enum Victim {
     Decider,
     Agent,
     Client,
@@ -333,29 +373,42 @@ enum Victim {
 }
 
 impl Game {
-    fn start(margin: Duration) -> Game {
+    pub fn start(ground: Ground, margin: Duration) -> Game {
         let folder = tempfile::tempdir().expect("a folder");
+        let (at, interface) = ground.decider;
         let more = format!(
-            "standby = [\"127.0.0.1:{}\"]\nlease_ms = {}\n[clients]\nfirst = 1\nlast = 20\n[[machines]]\nid = {AGENT}\naddress = \"127.0.0.1:{}\"\n",
+            "standby = [\"{at}:{}\"]\nxdp = {}\nlease_ms = {}\n[clients]\nfirst = 1\nlast = 20\n[[machines]]\nid = {AGENT}\naddress = \"{}:{}\"\n",
             free_port(),
+            interface.is_some(),
             LEASE.as_millis(),
+            ground.machines,
             free_port()
         );
-        let config = write_config(folder.path(), &more);
-        let server = Server::start();
-        let decider = Game::decider(&config, folder.path());
-        let agent = (1, Game::player("agent", &config, &server, 1));
-        let clients =
-            [2, 3].map(|player| (player, Game::player("client", &config, &server, player)));
-        Game { server, folder, config, decider, agent, clients: clients.into(), players: 3, margin }
+        let config = write_config_at(folder.path(), at, &more);
+        let server = Server::start(folder.path());
+        let decider = Game::decider(&ground, &config, folder.path());
+        let player =
+            |part, player| (player, Game::player((&ground, part), &config, &server, player));
+        let (agent, clients) = (player("agent", 1), [2, 3].map(|it| player("client", it)));
+        let clients = clients.into();
+        Game { ground, server, folder, config, decider, agent, clients, players: 3, margin }
     }
 
-    fn decider(config: &Path, folder: &Path) -> Process {
-        Process::start(&format!("decider {} {}", config.display(), folder.join("state").display()))
+    pub fn decider(ground: &Ground, config: &Path, folder: &Path) -> Process {
+        let (config, state) = (config.display(), folder.join("state"));
+        let interface = ground.decider.1.unwrap_or_default();
+        let part = format!("decider {config} {} {interface}", state.display());
+        Process::of(command((ground.program)(true), &part))
     }
 
-    fn player(part: &str, config: &Path, server: &Server, player: u64) -> Process {
-        Process::start(&format!("{part} {} {} {player}", config.display(), server.at))
+    fn player(
+        (ground, part): (&Ground, &str),
+        config: &Path,
+        server: &Server,
+        player: u64,
+    ) -> Process {
+        let part = format!("{part} {} {} {player}", config.display(), server.at.display());
+        Process::of(command((ground.program)(false), &part))
     }
 
     /// Waits until each lock has been used since `since` by a player other than `but`. Returns how long that took.
@@ -394,15 +447,43 @@ impl Game {
         }
     }
 
+    /// Waits until each lock and each player has had its turn.
+    pub fn wait_for_all(&self) {
+        let (begun, within) = (Instant::now(), Duration::from_secs(20));
+        self.wait_for_service(begun, None, within);
+        for player in 1..=self.players {
+            self.wait_for_player(player, begun, within);
+        }
+    }
+
+    /// Waits for so many writes more.
+    #[cfg(feature = "xdp")]
+    pub fn wait_for_writes(&self, more: u64) {
+        let (begun, before) = (Instant::now(), self.exact().0);
+        while self.exact().0 < before + more {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", self.exact());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Checks the guarded counters. Returns the writes, and the uses that guards have refused.
+    pub fn exact(&self) -> (u64, u64) {
+        let resources = self.server.resources.lock().expect("no panic");
+        assert_eq!(resources.faults, Vec::<String>::new());
+        let sum = |of: fn(&Resource) -> u64| resources.locks.values().map(of).sum::<u64>();
+        assert_eq!(sum(|it| it.written), sum(|it| it.count), "guarded counters");
+        (sum(|it| it.written), sum(|it| it.stale))
+    }
+
     /// Kills a process, and starts another one for it. Returns how long the others were without service.
-    fn kill(&mut self, victim: Victim) -> Duration {
+    pub fn kill(&mut self, victim: Victim) -> Duration {
         let begun = Instant::now();
         match victim {
             Victim::Decider => {
                 self.decider.signal(libc::SIGKILL);
                 _ = self.decider.child.wait();
                 let begun = Instant::now();
-                self.decider = Game::decider(&self.config, self.folder.path());
+                self.decider = Game::decider(&self.ground, &self.config, self.folder.path());
                 self.wait_for_service(begun, None, LEASE + self.margin)
             }
             Victim::Both => {
@@ -419,6 +500,7 @@ impl Game {
                 _ = process.child.wait();
                 self.players += 1;
                 let dead = std::mem::replace(player, self.players);
+                let part = (&self.ground, part);
                 *process = Game::player(part, &self.config, &self.server, self.players);
                 // The first uses after the death may have been granted before it.
                 let took = self.wait_for_service(begun, Some(dead), LEASE + self.margin);
@@ -455,12 +537,8 @@ impl Game {
 }
 
 fn rounds(victim: Victim, kills: bool, (rounds, margin): (u32, Duration)) {
-    let mut game = Game::start(margin);
-    let begun = Instant::now();
-    game.wait_for_service(begun, None, Duration::from_secs(20));
-    for player in [1, 2, 3] {
-        game.wait_for_player(player, begun, Duration::from_secs(20));
-    }
+    let mut game = Game::start(Ground::loopback(), margin);
+    game.wait_for_all();
     let mut took = Vec::new();
     for round in 0..rounds {
         std::thread::sleep(Duration::from_millis(u64::from(37 * round % 100)));
@@ -468,12 +546,7 @@ fn rounds(victim: Victim, kills: bool, (rounds, margin): (u32, Duration)) {
         let time = LEASE * (1 + round % 3) * 2 / 3;
         took.push(if kills { game.kill(victim) } else { game.stop(victim, time) });
     }
-    let resources = game.server.resources.lock().expect("no panic");
-    assert_eq!(resources.faults, Vec::<String>::new());
-    let written: u64 = resources.locks.values().map(|it| it.written).sum();
-    let counted: u64 = resources.locks.values().map(|it| it.count).sum();
-    let stale: u64 = resources.locks.values().map(|it| it.stale).sum();
-    assert_eq!(written, counted, "guarded counters");
+    let (written, stale) = game.exact();
     assert!(written > 0);
     took.sort_unstable();
     println!(
@@ -505,7 +578,7 @@ fn stops_leave_counters_exact() {
 /// A decider is stopped while another one takes over at another address. When it goes on, it is ignored, and ends.
 #[test]
 fn a_deposed_decider_is_ignored_and_ends() {
-    let mut game = Game::start(MARGIN_BESIDE_OTHERS);
+    let mut game = Game::start(Ground::loopback(), MARGIN_BESIDE_OTHERS);
     game.wait_for_service(Instant::now(), None, Duration::from_secs(20));
     let config = Config::read(&game.config).expect("a configuration");
     let state = game.folder.path().join("state");
@@ -529,7 +602,7 @@ fn a_deposed_decider_is_ignored_and_ends() {
 fn idle_processes_use_less_than_one_hundredth_of_a_processor() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = write_config(folder.path(), "[clients]\nfirst = 1\nlast = 2\n");
-    let decider = Game::decider(&config, folder.path());
+    let decider = Game::decider(&Ground::loopback(), &config, folder.path());
     let client = Process::start(&format!("idle {}", config.display()));
     let begun = Instant::now();
     while !program::status(&config).is_ok_and(|status| status.members.len() == 1) {

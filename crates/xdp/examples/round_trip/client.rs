@@ -4,7 +4,7 @@
 //! included; an echo is timed from the send to the receipt. A datagram without an answer within [`PATIENCE`]
 //! is a failure: nothing loses datagrams here.
 
-use crate::setting::{CLIENT, CONFIG, PAIRS, SERVER};
+use crate::setting::{CONFIG, PAIRS};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use tarn_locks::host::Incoming;
@@ -12,6 +12,7 @@ use tarn_locks::packet::{Answer, Ask, LaneId, Question, Verdict, Waiter};
 use tarn_locks::value::{LockId, Machine, Mode, RequestId, Thread, View};
 use tarn_locks::wire::{self, Datagram, Item};
 use tarn_xdp::kernel::{Kind, Program};
+use tarn_xdp::namespaces::{CLIENT, SERVER};
 
 const ROUNDS: usize = 40;
 const TRIPS: usize = 1_000;

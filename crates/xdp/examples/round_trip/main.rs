@@ -10,9 +10,10 @@ mod client;
 mod server;
 mod setting;
 
-use setting::{Namespaces, ROLE};
+use setting::{PAIRS, Parts, ROLE};
 use std::process::ExitCode;
 use tarn_xdp::kernel::{Kind, Program};
+use tarn_xdp::namespaces::Namespaces;
 
 fn main() -> ExitCode {
     let result = match std::env::var(ROLE).as_deref() {
@@ -34,12 +35,12 @@ fn measure() -> Result<(), String> {
         println!("skipped: the kernel loads no XDP program for this user: {error}");
         return Ok(());
     }
-    let namespaces = match Namespaces::new() {
+    let namespaces = match Namespaces::new(&PAIRS) {
         Ok(namespaces) => namespaces,
         Err(reason) => {
             println!("skipped: no network namespaces: {reason}");
             return Ok(());
         }
     };
-    namespaces.run()
+    Parts(namespaces).run()
 }
