@@ -392,9 +392,11 @@ impl DeciderProcess {
 
     fn accept(&mut self) {
         while let Ok((tcp, _)) = self.listener.accept() {
-            let unknown = self.connections.values().filter(|it| !it.stream.is_known()).count();
-            if unknown >= UNKNOWN_MAX {
-                continue;
+            // The oldest stranger goes: silent ones do not keep a machine out.
+            let mut unknown = self.connections.iter().filter(|(_, it)| !it.stream.is_known());
+            let oldest = unknown.next().map(|(id, _)| *id);
+            if unknown.count() + 1 >= UNKNOWN_MAX {
+                oldest.map(|id| self.connections.remove(&id));
             }
             let Ok(mut stream) = Stream::new(tcp, Side::Decider, self.config.key) else { continue };
             if stream.write().is_err() {

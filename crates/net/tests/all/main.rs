@@ -7,6 +7,7 @@
 mod basics;
 mod commands;
 mod common;
+mod control;
 mod input;
 mod processes;
 #[cfg(feature = "xdp")]
