@@ -3,7 +3,7 @@
 //! Invariant: a machine is in one view. It drops every packet of another view, so that nothing that an earlier decider decided reaches it
 //! later. While it is paused it sends nothing; what its clients do meanwhile takes effect when it resumes.
 
-use crate::links::{LaneEnd, Links, Moment, Output, Packet};
+use crate::links::{LaneEnd, Links, Moment, Output, Pace, Packet};
 use crate::packet::{LaneId, Notice, NoticeName, Reply, Waiter};
 use crate::place::{Here, Place, State};
 use crate::recovery::{Hold, Seat, Submission};
@@ -262,10 +262,10 @@ impl Host {
         Ok(())
     }
 
-    /// Sends again all packets that were sent at `before` or earlier and are neither answered nor acknowledged.
-    pub fn resend(&mut self, before: u64, now: u64, output: &mut Output) {
+    /// Sends again all packets that are due and neither answered nor acknowledged.
+    pub fn resend(&mut self, pace: Pace, now: u64, output: &mut Output) {
         if !self.is_paused {
-            self.links.resend(before, now, &mut output.packets);
+            self.links.resend(pace, now, &mut output.packets);
         }
     }
 

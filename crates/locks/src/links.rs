@@ -73,12 +73,59 @@ impl Asked {
     }
 }
 
+/// How soon a packet without an answer is sent again, in the caller's units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// The first time.
+    pub least: u64,
+    /// At most: each time is twice the time before.
+    pub most: u64,
+}
+
+impl Pace {
+    /// The same time for ever.
+    #[must_use]
+    pub const fn constant(time: u64) -> Pace {
+        Pace { least: time, most: time }
+    }
+
+    /// The time beyond the least one after a packet was sent once more.
+    fn next(self, beyond: u64) -> u64 {
+        (2 * (self.least + beyond)).min(self.most).saturating_sub(self.least)
+    }
+}
+
+/// A time before which nothing is due. It is no part of the state: two links that differ in it act alike.
+#[derive(Clone, Copy, Debug)]
+struct Hint(u64);
+
+impl Hint {
+    /// Takes note of a time. An answer makes a lane's time earlier, so the caller tells each new time of a lane.
+    fn lower(&mut self, since: Option<u64>) {
+        self.0 = self.0.min(since.unwrap_or(u64::MAX));
+    }
+}
+
+impl PartialEq for Hint {
+    fn eq(&self, _: &Hint) -> bool {
+        true
+    }
+}
+
+impl Eq for Hint {}
+
+impl std::hash::Hash for Hint {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
 /// The sending end of a lane.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LaneEnd {
     id: LaneId,
     window: u32,
     last: u32,
+    /// The time beyond [`Pace::least`] after which its questions are sent again. An answer makes it 0.
+    beyond: u64,
     asked: VecDeque<Asked>,
     backlog: VecDeque<(LockId, Ask)>,
 }
@@ -87,7 +134,8 @@ impl LaneEnd {
     /// A lane that has sent nothing yet.
     #[must_use]
     pub fn new(id: LaneId, window: u32) -> LaneEnd {
-        LaneEnd { id, window, last: 0, asked: VecDeque::new(), backlog: VecDeque::new() }
+        let (asked, backlog) = (VecDeque::new(), VecDeque::new());
+        LaneEnd { id, window, last: 0, beyond: 0, asked, backlog }
     }
 
     /// Whether no question waits for an answer.
@@ -120,18 +168,31 @@ impl LaneEnd {
     /// Takes out the question with this number.
     fn answer(&mut self, number: u32) -> Option<(LockId, Ask)> {
         let at = self.asked.iter().position(|asked| asked.number == number)?;
+        self.beyond = 0;
         self.asked.remove(at).map(|asked| (asked.lock, asked.ask))
     }
 
     /// Takes out the question that sent a copy or an agent on its way.
     fn retire(&mut self, lock: LockId, name: NoticeName) {
+        let before = self.asked.len();
         self.asked.retain(|asked| !asked.has_sent(lock, name));
+        if self.asked.len() < before {
+            self.beyond = 0;
+        }
     }
 
-    /// Sends again all questions that were sent at `before` or earlier, in their order.
-    fn resend(&mut self, view: View, (before, now): (u64, u64), packets: &mut Vec<Packet>) {
-        let is_due = self.asked.iter().any(|asked| asked.sent_at <= before);
-        for at in 0..if is_due { self.asked.len() } else { 0 } {
+    /// When its oldest question was sent, and the time beyond the least one.
+    fn since(&self) -> Option<u64> {
+        self.asked.front().map(|asked| asked.sent_at + self.beyond)
+    }
+
+    /// Sends again all questions, in their order, if the oldest one is due.
+    fn resend(&mut self, view: View, (pace, now): (Pace, u64), packets: &mut Vec<Packet>) {
+        if self.since().is_none_or(|since| since + pace.least > now) {
+            return;
+        }
+        self.beyond = pace.next(self.beyond);
+        for at in 0..self.asked.len() {
             self.asked[at].sent_at = now;
             packets.push(self.packet(view, &self.asked[at]));
         }
@@ -144,6 +205,8 @@ struct Unacknowledged {
     to: Machine,
     notice: Notice,
     sent_at: u64,
+    /// The time beyond [`Pace::least`] after which it is sent again.
+    beyond: u64,
 }
 
 /// A machine's links.
@@ -152,6 +215,8 @@ pub struct Links {
     view: View,
     lanes: Vec<LaneEnd>,
     notices: BTreeMap<(LockId, NoticeName), Unacknowledged>,
+    /// No packet was sent, with the time beyond the least one, before this.
+    since: Hint,
 }
 
 /// The time and the lane of an event.
@@ -167,7 +232,7 @@ impl Links {
     /// Links with these lanes.
     #[must_use]
     pub fn new(view: View, lanes: Vec<LaneEnd>) -> Links {
-        Links { view, lanes, notices: BTreeMap::new() }
+        Links { view, lanes, notices: BTreeMap::new(), since: Hint(u64::MAX) }
     }
 
     /// Begins a new view: nothing of the old one is sent again.
@@ -177,12 +242,10 @@ impl Links {
         self.lanes.iter_mut().for_each(|lane| *lane = LaneEnd::new(lane.id, lane.window));
     }
 
-    /// When the oldest packet that is neither answered nor acknowledged was sent.
+    /// Whether [`Links::resend`] may have something to send. It looks at no packet, and `false` is certain.
     #[must_use]
-    pub fn oldest(&self) -> Option<u64> {
-        let asked = self.lanes.iter().filter_map(|lane| lane.asked.front());
-        let asked = asked.map(|asked| asked.sent_at);
-        asked.chain(self.notices.values().map(|notice| notice.sent_at)).min()
+    pub fn may_be_due(&self, pace: Pace, now: u64) -> bool {
+        self.since.0.saturating_add(pace.least) <= now
     }
 
     /// Whether nothing waits for an answer or an acknowledgement.
@@ -214,8 +277,10 @@ impl Links {
                         output.packets.push(Packet::Notice { to, view, lock, notice });
                     }
                     let name = notice.name();
-                    let unacknowledged = Unacknowledged { to, notice, sent_at: at.now };
+                    let (sent_at, beyond) = (at.now, 0);
+                    let unacknowledged = Unacknowledged { to, notice, sent_at, beyond };
                     self.notices.insert((lock, name), unacknowledged);
+                    self.since.0 = self.since.0.min(sent_at);
                 }
                 Effect::Forget(name) => _ = self.notices.remove(&(lock, name)),
                 Effect::Acknowledge { to, name } if to == here.machine => {
@@ -231,7 +296,9 @@ impl Links {
         }
         effects.clear();
         output.effects = effects;
-        self.lanes[at.lane].flush(self.view, at.now, &mut output.packets);
+        let lane = &mut self.lanes[at.lane];
+        lane.flush(self.view, at.now, &mut output.packets);
+        self.since.lower(lane.since());
     }
 
     /// A notice of this machine is acknowledged.
@@ -243,7 +310,10 @@ impl Links {
     ) {
         self.notices.remove(&(lock, name));
         if matches!(name.kind, NoticeKind::Copy | NoticeKind::Install) {
-            self.lanes.iter_mut().for_each(|lane| lane.retire(lock, name));
+            for lane in &mut self.lanes {
+                lane.retire(lock, name);
+                self.since.lower(lane.since());
+            }
         }
         match name.kind {
             NoticeKind::Install => place.handed_over(name.request, effects),
@@ -258,7 +328,9 @@ impl Links {
             return None;
         }
         let at = self.lanes.iter().position(|lane| lane.id == reply.lane)?;
-        self.lanes[at].answer(reply.number).map(|(lock, ask)| (at, lock, ask))
+        let answered = self.lanes[at].answer(reply.number)?;
+        self.since.lower(self.lanes[at].since());
+        Some((at, answered.0, answered.1))
     }
 
     /// The questions that are not answered yet.
@@ -280,18 +352,96 @@ impl Links {
         self.lanes.iter().any(|lane| lane.id == id && asks(lane))
     }
 
-    /// Sends again all packets that were sent at `before` or earlier and are neither answered nor acknowledged.
-    pub fn resend(&mut self, before: u64, now: u64, packets: &mut Vec<Packet>) {
+    /// Sends again all packets that are due and neither answered nor acknowledged.
+    pub fn resend(&mut self, pace: Pace, now: u64, packets: &mut Vec<Packet>) {
         for lane in &mut self.lanes {
-            lane.resend(self.view, (before, now), packets);
+            lane.resend(self.view, (pace, now), packets);
             lane.flush(self.view, now, packets);
         }
         for ((lock, _), it) in &mut self.notices {
-            if it.sent_at <= before {
-                it.sent_at = now;
+            if it.sent_at + it.beyond + pace.least <= now {
+                (it.sent_at, it.beyond) = (now, pace.next(it.beyond));
                 let (to, view, lock, notice) = (it.to, self.view, *lock, it.notice.clone());
                 packets.push(Packet::Notice { to, view, lock, notice });
             }
         }
+        let asked = self.lanes.iter().filter_map(LaneEnd::since);
+        let since = asked.chain(self.notices.values().map(|it| it.sent_at + it.beyond)).min();
+        self.since = Hint(since.unwrap_or(u64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Answer, Verdict, Waiter};
+    use crate::value::{Mode, Thread};
+
+    const PACE: Pace = Pace { least: 10, most: 80 };
+    const HERE: Machine = Machine(1);
+    const LANE: LaneId = LaneId { machine: HERE, thread: Thread(0) };
+
+    fn links() -> Links {
+        Links::new(View(1), vec![LaneEnd::new(LANE, 64)])
+    }
+
+    fn ask(links: &mut Links, now: u64) {
+        let request = RequestId { machine: HERE, thread: Thread(0), seq: 1 };
+        let waiter = Waiter { request, mode: Mode::Shared };
+        links.lanes[0].push(LockId(0), Ask::Acquire { waiter, bars_readers: false });
+        links.lanes[0].flush(links.view, now, &mut Vec::new());
+        links.since.0 = links.since.0.min(now);
+    }
+
+    /// The times at which packets were sent again.
+    fn resent(links: &mut Links, times: std::ops::Range<u64>) -> Vec<u64> {
+        let is_resent = |now: &u64| {
+            let mut packets = Vec::new();
+            let may_be_due = links.may_be_due(PACE, *now);
+            links.resend(PACE, *now, &mut packets);
+            assert!(may_be_due || packets.is_empty(), "the hint has hidden a packet at {now}");
+            !packets.is_empty()
+        };
+        times.filter(is_resent).collect()
+    }
+
+    #[test]
+    fn a_question_without_an_answer_is_sent_ever_more_rarely() {
+        let mut links = links();
+        ask(&mut links, 0);
+        assert_eq!(resent(&mut links, 0..400), [10, 30, 70, 150, 230, 310, 390]);
+        // An answer shows that packets arrive again.
+        ask(&mut links, 400);
+        let answer = Answer { verdict: Verdict::Granted, agent: None, number: 1 };
+        let token = Token { view: View(1), order: 1 };
+        let (view, lane) = (View(1), LANE);
+        let reply = Reply { view, lane, number: 1, lock: LockId(0), answer, token };
+        assert!(links.answered(&reply).is_some());
+        assert_eq!(resent(&mut links, 401..500), [410, 430, 470]);
+        let reply = Reply { number: 2, ..reply };
+        assert!(links.answered(&reply).is_some());
+        assert_eq!(resent(&mut links, 500..900), []);
+        assert!(!links.may_be_due(PACE, 900), "nothing waits");
+    }
+
+    #[test]
+    fn an_answer_makes_the_lane_due_earlier() {
+        let mut links = links();
+        ask(&mut links, 0);
+        ask(&mut links, 0);
+        assert_eq!(resent(&mut links, 0..75), [10, 30, 70]);
+        let answer = Answer { verdict: Verdict::Granted, agent: None, number: 1 };
+        let token = Token { view: View(1), order: 1 };
+        let (view, lane) = (View(1), LANE);
+        let reply = Reply { view, lane, number: 1, lock: LockId(0), answer, token };
+        assert!(links.answered(&reply).is_some());
+        assert_eq!(resent(&mut links, 75..100), [80]);
+    }
+
+    #[test]
+    fn the_hint_is_no_part_of_the_state() {
+        let (mut one, other) = (links(), links());
+        one.since = Hint(7);
+        assert_eq!(one, other);
     }
 }

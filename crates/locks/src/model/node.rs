@@ -5,7 +5,7 @@
 
 use super::bounds::{Action, Bounds, Flight};
 use crate::host::{Host, HostSetup, Incoming};
-use crate::links::{Moment, Output, Packet};
+use crate::links::{Moment, Output, Pace, Packet};
 use crate::packet::{LaneId, Notice, NoticeKind, NoticeName};
 use crate::place::{Place, State};
 use crate::recovery::Submission;
@@ -215,7 +215,7 @@ impl Turn {
                 clients[*client] = Client::Idle;
                 host.give_up(at(request), LOCK, request, output);
             }
-            Action::Resend => host.resend(0, 0, output),
+            Action::Resend => host.resend(Pace::constant(0), 0, output),
             Action::Deliver(flight) | Action::Repeat(flight) => {
                 let incoming = match flight {
                     Flight::Packet(packet) => Incoming::of(packet),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tarn_locks::agent::Conduct;
 use tarn_locks::decider::Setup;
 use tarn_locks::host::{Host, HostSetup, Incoming, LockHasher};
-use tarn_locks::links::{Moment, Output, Packet};
+use tarn_locks::links::{Moment, Output, Pace, Packet};
 use tarn_locks::packet::{Ask, Question};
 use tarn_locks::place::{Here, State};
 use tarn_locks::recovery::{Seat, Submission};
@@ -26,6 +26,8 @@ use tarn_locks::wire::{self, Item, Key};
 
 /// A packet without an answer is sent again after this time. Source: a hundred times the round trip of a sleeping process.
 pub(crate) const RESEND_NS: u64 = 10 * MS_NS;
+/// A packet that stays without an answer is sent again ever more rarely: at last three times in a quarter of the default lease.
+const PACE: Pace = Pace { least: RESEND_NS, most: 8 * RESEND_NS };
 
 /// A caller that asks for a lock so soon after a release will do so again. Source: two round trips of a spinning process.
 const TIGHT_NS: u64 = 10_000;
@@ -398,9 +400,8 @@ impl Core {
             return;
         }
         let Some(host) = &mut self.host else { return };
-        let before = now_ns.saturating_sub(RESEND_NS);
-        if host.links().oldest().is_some_and(|oldest| oldest <= before) {
-            host.resend(before, now_ns, &mut self.output);
+        if host.links().may_be_due(PACE, now_ns) {
+            host.resend(PACE, now_ns, &mut self.output);
             self.counters.resent += self.output.packets.len() as u64;
             self.settle(now_ns);
         }

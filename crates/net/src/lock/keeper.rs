@@ -402,11 +402,11 @@ impl Keeper {
                 let has_peers = core.has_peers;
                 let is_quiet = is_over && core.is_quiet();
                 drop(core);
-                // Acknowledgements may be lost: other machines send again for a while.
+                // Acknowledgements may be lost: other machines send again after one and after three times this.
                 let since_ns = *quiet_ns.get_or_insert(now_ns);
                 if !is_quiet {
                     quiet_ns = None;
-                } else if !has_peers || now_ns - since_ns >= 2 * RESEND_NS {
+                } else if !has_peers || now_ns - since_ns >= 4 * RESEND_NS {
                     break true;
                 }
                 if now_ns - begun_ns >= LEAVE_NS {

@@ -8,7 +8,7 @@ use crate::{CONFIG, decider};
 use std::collections::BTreeMap;
 use tarn_locks::agent::Conduct;
 use tarn_locks::host::{Host, HostSetup};
-use tarn_locks::links::{Moment, Output, Packet};
+use tarn_locks::links::{Moment, Output, Pace, Packet};
 use tarn_locks::place::Here;
 use tarn_locks::rules::Rules;
 use tarn_locks::value::{LockId, Machine, Mode, Policy, RequestId};
@@ -118,7 +118,7 @@ impl Cluster {
     fn resend(&mut self) {
         for machine in (1..=MACHINES).map(Machine) {
             let (mut output, now) = (Output::default(), self.now);
-            self.host(machine).resend(now.saturating_sub(50), now, &mut output);
+            self.host(machine).resend(Pace { least: 50, most: 400 }, now, &mut output);
             self.carry_out(machine, output);
         }
     }
