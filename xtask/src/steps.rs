@@ -59,10 +59,10 @@ pub(crate) fn tests() -> Vec<Step> {
     ]
 }
 
-/// Returns the steps for models of the synchronisation of the local backend and of the lock table.
+/// Returns the steps for models of the synchronisation of the local backend, of the lock table and of the hash table.
 /// These steps build in a separate folder, because they compile every crate with an additional flag.
 pub(crate) fn loom() -> Vec<Step> {
-    let packages = ["-p", "tarn-fabric", "-p", "tarn-engine", "--test", "loom"];
+    let packages = ["-p", "tarn-fabric", "-p", "tarn-engine", "-p", "tarn-table", "--test", "loom"];
     let folder = ["test", "--locked", "--target-dir", "target/loom"];
     vec![Step::cargo("loom", folder.into_iter().chain(packages)).with("RUSTFLAGS", "--cfg loom")]
 }

@@ -15,7 +15,7 @@ struct Allowed {
     dev: &'static [&'static str],
 }
 
-const TABLE: [Allowed; 14] = [
+const TABLE: [Allowed; 15] = [
     Allowed {
         name: "tarn-cli",
         normal: &[
@@ -69,6 +69,7 @@ const TABLE: [Allowed; 14] = [
     Allowed { name: "tarn-xdp", normal: &["tarn-locks"], dev: &[] },
     Allowed { name: "tarn-peers", normal: &["tarn-net", "tarn-locks"], dev: &[] },
     Allowed { name: "tarn-locks", normal: &[], dev: &[] },
+    Allowed { name: "tarn-table", normal: &[], dev: &[] },
     Allowed { name: "tarn-check", normal: &[], dev: &[] },
     Allowed { name: "tarn-fabric", normal: &[], dev: &[] },
     // The dependency of `xtask` on `tarn-fabric` exists only for its features (xtask/src/features.rs).
