@@ -332,16 +332,6 @@ mod tests {
             Ok(())
         }
 
-        fn reply(
-            &mut self,
-            _: (Slot, Sent),
-            _: &Value,
-            _: &mut Store,
-            _: &mut Vec<Slot>,
-        ) -> Result<(), PeerError> {
-            Ok(())
-        }
-
         fn poll(&mut self, granted: &mut Vec<Slot>) -> Result<bool, PeerError> {
             granted.append(&mut self.0);
             Ok(!granted.is_empty())

@@ -5,8 +5,7 @@
 
 use crate::connection::PeerError;
 use crate::locker::{Locker, Turn, Turns};
-use crate::resp::Value;
-use crate::store::{Sent, Slot, Store};
+use crate::store::{Slot, Store};
 use std::future::Future as _;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -198,16 +197,6 @@ impl Locker for Fiss {
         if !guard.is_valid() {
             return Err(io::Error::other("the lease has ended while a lock was held").into());
         }
-        Ok(())
-    }
-
-    fn reply(
-        &mut self,
-        _: (Slot, Sent),
-        _: &Value,
-        _: &mut Store,
-        _: &mut Vec<Slot>,
-    ) -> Result<(), PeerError> {
         Ok(())
     }
 

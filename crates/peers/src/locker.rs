@@ -30,7 +30,8 @@ pub trait Locker {
     /// The service cannot be reached, or says that the client did not hold the lock.
     fn release(&mut self, slot: Slot, lock: LockId, store: &mut Store) -> Result<(), PeerError>;
 
-    /// The reply to a command that the locker has put on the store's connection.
+    /// The reply to a command that the locker has put on the store's connection. A locker that puts none there gets no
+    /// reply.
     ///
     /// # Errors
     /// The reply is of another kind than the command allows.
@@ -40,7 +41,10 @@ pub trait Locker {
         value: &Value,
         store: &mut Store,
         granted: &mut Vec<Slot>,
-    ) -> Result<(), PeerError>;
+    ) -> Result<(), PeerError> {
+        let _ = (value, store, granted);
+        unreachable!("this locker has put no command on the store's connection: {of:?}")
+    }
 
     /// Takes in whatever has arrived elsewhere, and attempts whatever is to be attempted. Returns whether anything was done.
     ///
