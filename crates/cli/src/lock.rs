@@ -3,6 +3,7 @@
 //! Invariant: this file has only the command line. `tarn-net` has the work.
 
 use super::lock_check;
+use super::scenario::whole;
 use super::{Stop, Verdict, interrupt, print_object, say};
 use clap::{Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -84,8 +85,21 @@ struct AgentArguments {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// The machine's id in the configuration
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = narrow::<u16>, allow_negative_numbers = true)]
     machine: u16,
+}
+
+/// Parses a whole number that fits a narrower type.
+fn narrow<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let greatest = u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>());
+    let has_digits_only = text.bytes().all(|byte| byte.is_ascii_digit());
+    match whole(text) {
+        Err(allowed) if !has_digits_only => Err(allowed),
+        number => number
+            .ok()
+            .and_then(|number| number.try_into().ok())
+            .ok_or_else(|| format!("a whole number up to {greatest}")),
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -102,13 +116,13 @@ struct RunArguments {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// The lock
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = narrow::<u32>, allow_negative_numbers = true)]
     lock: u32,
     /// Hold the lock beside other shared holders
     #[arg(long)]
     shared: bool,
     /// Give up after this time; 0 does not wait [default: wait]
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = whole, allow_negative_numbers = true)]
     timeout: Option<u64>,
     /// The end of a command whose lock is lost
     #[arg(long, value_name = "ACT", default_value = "kill")]
@@ -144,7 +158,13 @@ struct BenchArguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Milliseconds of each measurement
-    #[arg(long, value_name = "MS", default_value_t = 1_000)]
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 1_000,
+        value_parser = whole,
+        allow_negative_numbers = true
+    )]
     millis: u64,
     /// One JSON object on standard output instead of text
     #[arg(long)]

@@ -83,6 +83,21 @@ fn bad_flags_end_in_one_line_with_the_allowed_values() {
         ("check", "error: HISTORY = nothing; allowed: ", "a value"),
         ("check no/such/file", "error: HISTORY = no/such/file; allowed: ", "cannot open"),
         ("check x --isolation none", "error: --isolation = none; allowed: ", "serializable"),
+        ("lock run --config c --lock x -- true", "error: --lock = x; ", "a whole number"),
+        ("lock run --config c --lock -1 -- true", "error: --lock = -1; ", "a whole number"),
+        ("lock run --config c --lock 9999999999 -- true", "error: --lock = 99", "up to 4294967295"),
+        (
+            "lock run --config c --lock 99999999999999999999 -- true",
+            "error: --lock = 99999999999999999999; allowed: ",
+            "up to 4294967295",
+        ),
+        (
+            "lock run --config c --lock 1 --timeout z -- true",
+            "error: --timeout = z; allowed: ",
+            "a whole number",
+        ),
+        ("lock agent --config c --machine 70000", "error: --machine = 70000; ", "up to 65535"),
+        ("lock bench --millis -5", "error: --millis = -5; allowed: ", "a whole number"),
     ] {
         let said = refused(line);
         assert!(said.starts_with(start), "{line}: {said}");
