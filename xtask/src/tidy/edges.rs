@@ -15,7 +15,7 @@ struct Allowed {
     dev: &'static [&'static str],
 }
 
-const TABLE: [Allowed; 15] = [
+const TABLE: [Allowed; 16] = [
     Allowed {
         name: "tarn-cli",
         normal: &[
@@ -55,7 +55,7 @@ const TABLE: [Allowed; 15] = [
     },
     Allowed {
         name: "tarn-workloads",
-        normal: &["tarn-engine", "tarn-store", "tarn-fabric"],
+        normal: &["tarn-engine", "tarn-store", "tarn-fabric", "tarn-zipf"],
         dev: &["tarn-check"],
     },
     Allowed {
@@ -68,7 +68,8 @@ const TABLE: [Allowed; 15] = [
     Allowed { name: "tarn-net", normal: &["tarn-xdp", "tarn-locks", "tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-xdp", normal: &["tarn-locks"], dev: &[] },
     Allowed { name: "tarn-peers", normal: &["tarn-net", "tarn-locks"], dev: &[] },
-    Allowed { name: "tarn-locks", normal: &[], dev: &[] },
+    Allowed { name: "tarn-locks", normal: &["tarn-zipf"], dev: &[] },
+    Allowed { name: "tarn-zipf", normal: &[], dev: &[] },
     Allowed { name: "tarn-table", normal: &[], dev: &[] },
     Allowed { name: "tarn-check", normal: &[], dev: &[] },
     Allowed { name: "tarn-fabric", normal: &[], dev: &[] },

@@ -1,9 +1,10 @@
 //! Which lock a request is for: uniform, or Zipf, whose ranks are the locks' own order or scattered over them.
 //!
 //! Invariant: a lock is below the number of locks. Ranks are scattered by a bijection.
-//! Zipf by rejection-inversion: Hörmann and Derflinger, TOMACS 1996.
+//! Workloads scatter theirs by another bijection (`tarn-workloads`, keys of 64 bits); the ranks are of one crate.
 
 use super::{Words, below};
+use tarn_zipf::Zipf;
 
 /// How unevenly locks are requested.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -48,7 +49,7 @@ impl Picker {
             Skew::Uniform => None,
             Skew::Zipf { theta, scattered } => {
                 assert!((0.0..=4.0).contains(&theta), "theta = {theta}");
-                Some((Zipf::new(f64::from(locks), theta), scattered))
+                Some((Zipf::new(u64::from(locks), theta), scattered))
             }
         };
         Picker { locks, zipf }
@@ -65,7 +66,9 @@ impl Picker {
         match &self.zipf {
             None => below(words, u64::from(self.locks)) as u32,
             Some((zipf, scattered)) => {
-                let rank = zipf.draw(words) - 1;
+                // 53 bits: as many as the fraction of a number has.
+                let unit = || (words() >> 11) as f64 / (1u64 << 53) as f64;
+                let rank = (zipf.draw(unit) - 1) as u32;
                 if *scattered { self.scatter(rank) } else { rank }
             }
         }
@@ -88,55 +91,6 @@ impl Picker {
                 return lock;
             }
         }
-    }
-}
-
-/// Zipf over the ranks 1 to `ranks`.
-#[derive(Clone, Debug)]
-struct Zipf {
-    ranks: f64,
-    theta: f64,
-    from: f64,
-    to: f64,
-    /// A rank that is this near to the point drawn is accepted at once.
-    near: f64,
-}
-
-impl Zipf {
-    fn new(ranks: f64, theta: f64) -> Zipf {
-        let mut zipf = Zipf { ranks, theta, from: 0.0, to: 0.0, near: 0.0 };
-        zipf.from = zipf.integral(1.5) - 1.0;
-        zipf.to = zipf.integral(ranks + 0.5);
-        zipf.near = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.hat(2.0));
-        zipf
-    }
-
-    fn draw(&self, words: Words) -> u32 {
-        loop {
-            // 53 bits: as many as the fraction of a number has.
-            let unit = (words() >> 11) as f64 / (1u64 << 53) as f64;
-            let area = self.to + unit * (self.from - self.to);
-            let point = self.inverse(area);
-            let rank = (point + 0.5).floor().clamp(1.0, self.ranks);
-            if rank - point <= self.near || area >= self.integral(rank + 0.5) - self.hat(rank) {
-                return rank as u32;
-            }
-        }
-    }
-
-    fn hat(&self, x: f64) -> f64 {
-        (-self.theta * x.ln()).exp()
-    }
-
-    /// The hat's integral from 1 to `x`.
-    fn integral(&self, x: f64) -> f64 {
-        let (log, rest) = (x.ln(), 1.0 - self.theta);
-        if rest == 0.0 { log } else { (rest * log).exp_m1() / rest }
-    }
-
-    fn inverse(&self, area: f64) -> f64 {
-        let rest = 1.0 - self.theta;
-        if rest == 0.0 { area.exp() } else { ((area * rest).ln_1p() / rest).exp() }
     }
 }
 
