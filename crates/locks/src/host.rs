@@ -226,6 +226,12 @@ impl Host {
         })
     }
 
+    /// Takes up a request for this lock that a client of this machine has given up, and that waits. The next clients of a lock whose clients
+    /// give up need no further place in the queue, and so each comes to its turn.
+    pub fn take_up(&mut self, lock: LockId, mode: Mode) -> Option<RequestId> {
+        self.places.get_mut(&lock)?.take_up(mode)
+    }
+
     /// A packet arrives.
     ///
     /// # Errors

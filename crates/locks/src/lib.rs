@@ -5,7 +5,8 @@
 //!
 //! - `value`, `packet`: names, numbers, packets. `rules`: the rules whose absence breaks the published protocol.
 //! - `decider`: one entry a lock. `agent`: holders and waiters. `place`: one lock as one machine sees it. `links`: lanes and notices.
-//! - `host`: a machine, with all its locks. `recovery`: a new view after deaths.
+//! - `host`: a machine, with all its locks. `recovery`: a new view after deaths. `client`: a host that remembers its requests.
+//! - `queue`: lock services that keep queues at servers.
 //! - `switch`: the decider as registers of a switch, and its P4 source.
 //! - `service`: what callers of every lock service see.
 //! - `trace`: lock requests of benchmarks, drawn, recorded and replayed.
@@ -13,6 +14,7 @@
 //! - `guard`: fencing tokens at a resource. `model`: the exhaustive search.
 
 pub mod agent;
+pub mod client;
 pub mod decider;
 pub mod guard;
 pub mod host;
@@ -20,6 +22,7 @@ pub mod links;
 pub mod model;
 pub mod packet;
 pub mod place;
+pub mod queue;
 pub mod recovery;
 pub mod rules;
 pub mod service;

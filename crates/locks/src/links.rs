@@ -51,6 +51,10 @@ pub struct Output {
     pub effects: Vec<Effect>,
 }
 
+/// The number of questions of a lane that are sent again together. The decider takes questions in their order, so the oldest ones suffice. If
+/// all were sent again, a decider that is behind would get a whole window of each lane, and answer only that.
+const RESENT_MAX: usize = 8;
+
 /// A question that is not answered yet.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Asked {
@@ -91,7 +95,43 @@ impl Pace {
 
     /// The time beyond the least one after a packet was sent once more.
     fn next(self, beyond: u64) -> u64 {
-        (2 * (self.least + beyond)).min(self.most).saturating_sub(self.least)
+        let twice = self.least.saturating_add(beyond).saturating_mul(2);
+        twice.min(self.most).saturating_sub(self.least)
+    }
+}
+
+/// How long a packet waits for its answer: the part of [`Pace`] that belongs to one packet, or to the packets of a lane together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Wait {
+    /// When it was sent last, in the caller's units.
+    pub sent_at: u64,
+    /// The time beyond [`Pace::least`] after which it is sent again.
+    pub beyond: u64,
+}
+
+impl Wait {
+    /// The wait of a packet that is sent at the time `now`, for the first time.
+    #[must_use]
+    pub const fn new(now: u64) -> Wait {
+        Wait { sent_at: now, beyond: 0 }
+    }
+
+    /// The packet is due when [`Pace::least`] has passed since this time.
+    #[must_use]
+    pub const fn since(self) -> u64 {
+        self.sent_at.saturating_add(self.beyond)
+    }
+
+    /// Whether the packet is to be sent again.
+    #[must_use]
+    pub const fn is_due(self, pace: Pace, now: u64) -> bool {
+        self.since().saturating_add(pace.least) <= now
+    }
+
+    /// The wait after the packet was sent once more.
+    #[must_use]
+    pub fn again(self, pace: Pace, now: u64) -> Wait {
+        Wait { sent_at: now, beyond: pace.next(self.beyond) }
     }
 }
 
@@ -100,9 +140,9 @@ impl Pace {
 struct Hint(u64);
 
 impl Hint {
-    /// Takes note of a time. An answer makes a lane's time earlier, so the caller tells each new time of a lane.
-    fn lower(&mut self, since: Option<u64>) {
-        self.0 = self.0.min(since.unwrap_or(u64::MAX));
+    /// Takes note of a wait. An answer makes a lane's time earlier, so the caller tells each new wait of a lane.
+    fn lower(&mut self, wait: Option<Wait>) {
+        self.0 = self.0.min(wait.map_or(u64::MAX, Wait::since));
     }
 }
 
@@ -172,27 +212,28 @@ impl LaneEnd {
         self.asked.remove(at).map(|asked| (asked.lock, asked.ask))
     }
 
-    /// Takes out the question that sent a copy or an agent on its way.
-    fn retire(&mut self, lock: LockId, name: NoticeName) {
+    /// Takes out the question that sent a copy or an agent on its way. Returns whether there was one.
+    fn retire(&mut self, lock: LockId, name: NoticeName) -> bool {
         let before = self.asked.len();
         self.asked.retain(|asked| !asked.has_sent(lock, name));
-        if self.asked.len() < before {
+        let has_retired = self.asked.len() < before;
+        if has_retired {
             self.beyond = 0;
         }
+        has_retired
     }
 
-    /// When its oldest question was sent, and the time beyond the least one.
-    fn since(&self) -> Option<u64> {
-        self.asked.front().map(|asked| asked.sent_at + self.beyond)
+    /// How long its oldest question waits.
+    fn wait(&self) -> Option<Wait> {
+        let beyond = self.beyond;
+        self.asked.front().map(|asked| Wait { sent_at: asked.sent_at, beyond })
     }
 
-    /// Sends again all questions, in their order, if the oldest one is due.
+    /// Sends the oldest questions again, in their order, if the first of them is due.
     fn resend(&mut self, view: View, (pace, now): (Pace, u64), packets: &mut Vec<Packet>) {
-        if self.since().is_none_or(|since| since + pace.least > now) {
-            return;
-        }
-        self.beyond = pace.next(self.beyond);
-        for at in 0..self.asked.len() {
+        let Some(wait) = self.wait().filter(|wait| wait.is_due(pace, now)) else { return };
+        self.beyond = wait.again(pace, now).beyond;
+        for at in 0..self.asked.len().min(RESENT_MAX) {
             self.asked[at].sent_at = now;
             packets.push(self.packet(view, &self.asked[at]));
         }
@@ -204,9 +245,7 @@ impl LaneEnd {
 struct Unacknowledged {
     to: Machine,
     notice: Notice,
-    sent_at: u64,
-    /// The time beyond [`Pace::least`] after which it is sent again.
-    beyond: u64,
+    wait: Wait,
 }
 
 /// A machine's links.
@@ -277,10 +316,9 @@ impl Links {
                         output.packets.push(Packet::Notice { to, view, lock, notice });
                     }
                     let name = notice.name();
-                    let (sent_at, beyond) = (at.now, 0);
-                    let unacknowledged = Unacknowledged { to, notice, sent_at, beyond };
-                    self.notices.insert((lock, name), unacknowledged);
-                    self.since.0 = self.since.0.min(sent_at);
+                    let wait = Wait::new(at.now);
+                    self.notices.insert((lock, name), Unacknowledged { to, notice, wait });
+                    self.since.lower(Some(wait));
                 }
                 Effect::Forget(name) => _ = self.notices.remove(&(lock, name)),
                 Effect::Acknowledge { to, name } if to == here.machine => {
@@ -298,7 +336,7 @@ impl Links {
         output.effects = effects;
         let lane = &mut self.lanes[at.lane];
         lane.flush(self.view, at.now, &mut output.packets);
-        self.since.lower(lane.since());
+        self.since.lower(lane.wait());
     }
 
     /// A notice of this machine is acknowledged.
@@ -310,9 +348,15 @@ impl Links {
     ) {
         self.notices.remove(&(lock, name));
         if matches!(name.kind, NoticeKind::Copy | NoticeKind::Install) {
+            // The question may have been on any lane. That lane's other questions are due earlier now, and its window may
+            // have room.
             for lane in &mut self.lanes {
-                lane.retire(lock, name);
-                self.since.lower(lane.since());
+                if lane.retire(lock, name) {
+                    self.since.lower(lane.wait());
+                    if !lane.backlog.is_empty() {
+                        self.since = Hint(0);
+                    }
+                }
             }
         }
         match name.kind {
@@ -329,7 +373,7 @@ impl Links {
         }
         let at = self.lanes.iter().position(|lane| lane.id == reply.lane)?;
         let answered = self.lanes[at].answer(reply.number)?;
-        self.since.lower(self.lanes[at].since());
+        self.since.lower(self.lanes[at].wait());
         Some((at, answered.0, answered.1))
     }
 
@@ -359,15 +403,25 @@ impl Links {
             lane.flush(self.view, now, packets);
         }
         for ((lock, _), it) in &mut self.notices {
-            if it.sent_at + it.beyond + pace.least <= now {
-                (it.sent_at, it.beyond) = (now, pace.next(it.beyond));
+            if it.wait.is_due(pace, now) {
+                it.wait = it.wait.again(pace, now);
                 let (to, view, lock, notice) = (it.to, self.view, *lock, it.notice.clone());
                 packets.push(Packet::Notice { to, view, lock, notice });
             }
         }
-        let asked = self.lanes.iter().filter_map(LaneEnd::since);
-        let since = asked.chain(self.notices.values().map(|it| it.sent_at + it.beyond)).min();
+        let since = self.waits().map(Wait::since).min();
         self.since = Hint(since.unwrap_or(u64::MAX));
+    }
+
+    fn waits(&self) -> impl Iterator<Item = Wait> {
+        let asked = self.lanes.iter().filter_map(LaneEnd::wait);
+        asked.chain(self.notices.values().map(|it| it.wait))
+    }
+
+    /// The greatest present time beyond [`Pace::least`] after which a packet is sent again.
+    #[must_use]
+    pub fn beyond(&self) -> u64 {
+        self.waits().map(|wait| wait.beyond).max().unwrap_or(0)
     }
 }
 
@@ -436,6 +490,26 @@ mod tests {
         let reply = Reply { view, lane, number: 1, lock: LockId(0), answer, token };
         assert!(links.answered(&reply).is_some());
         assert_eq!(resent(&mut links, 75..100), [80]);
+    }
+
+    #[test]
+    fn an_acknowledgement_for_another_lane_lowers_the_hint() {
+        let other = LaneId { machine: HERE, thread: Thread(1) };
+        let lanes = vec![LaneEnd::new(LANE, 64), LaneEnd::new(other, 64)];
+        let mut links = Links::new(View(1), lanes);
+        let request = |seq| RequestId { machine: HERE, thread: Thread(1), seq };
+        for seq in [1, 2] {
+            let waiter = Waiter { request: request(seq), mode: Mode::Shared };
+            links.lanes[1].push(LockId(seq), Ask::Acquire { waiter, bars_readers: false });
+        }
+        links.lanes[1].flush(links.view, 0, &mut Vec::new());
+        links.since.0 = 0;
+        assert_eq!(resent(&mut links, 0..80), [10, 30, 70], "nothing is due before 150");
+        // The copy of the first question is acknowledged in an event of the lane 0.
+        let name = NoticeName { kind: NoticeKind::Copy, request: request(1) };
+        links.acknowledged((LockId(1), &mut Place::default()), name, &mut Vec::new());
+        assert_eq!(links.lanes[1].asked.len(), 1);
+        assert_eq!(resent(&mut links, 80..101), [80, 100]);
     }
 
     #[test]

@@ -247,6 +247,14 @@ impl Place {
         true
     }
 
+    /// Takes up a request that was given up and is still on its way, as if it had never been given up: it keeps its place in the queue.
+    pub fn take_up(&mut self, mode: Mode) -> Option<RequestId> {
+        let is_it = |it: &&mut Request| it.state == State::GivenUp && it.waiter.mode == mode;
+        let it = self.requests.iter_mut().find(is_it)?;
+        it.state = State::Waits;
+        Some(it.waiter.request)
+    }
+
     /// The decider has answered a question of this machine. `is_fresh`: it has sent the copy that goes with it.
     pub fn answered(
         &mut self,

@@ -97,3 +97,36 @@ pub trait LockService {
     /// Takes in whatever has arrived, and sends whatever is ready. Returns whether anything happened.
     fn poll(&self) -> bool;
 }
+
+/// The lock services whose parts are messages between machines.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// A decider in the network, and agents on the holders' machines.
+    FissLock,
+    /// FissLock, where locks that are declared local bypass the decider.
+    FissLockLocal,
+    /// A dedicated lock server.
+    SrvLock,
+    /// Lock servers on the application's machines, which share the locks by id.
+    ParLock,
+    /// A switch with bounded queues of hot locks, and a lock server.
+    NetLock,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 5] =
+        [Kind::FissLock, Kind::FissLockLocal, Kind::SrvLock, Kind::ParLock, Kind::NetLock];
+
+    /// The name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::FissLock => "fisslock",
+            Kind::FissLockLocal => "fisslock-local",
+            Kind::SrvLock => "srvlock",
+            Kind::ParLock => "parlock",
+            Kind::NetLock => "netlock",
+        }
+    }
+}
