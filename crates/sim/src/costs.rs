@@ -129,6 +129,10 @@ pub(crate) struct Costs {
     pub(crate) atomic_unit: u64,
     /// The time that a packet needs for one way over cables and switch.
     pub(crate) travel: u64,
+    /// The time over the cables between a node and the switch.
+    pub(crate) half_way: u64,
+    /// The time of one pass through the switch's pipeline.
+    pub(crate) through_switch: u64,
 
     pub(crate) doorbell_registers: u32,
     pub(crate) doorbell_private: u32,
@@ -186,6 +190,8 @@ impl Costs {
             retry_timeout: ps(&nic.retry_timeout_ns),
             atomic_unit: ps(&nic.atomic_unit_ns),
             travel: ps(&link.propagation_ns) + ps(&link.switch_ns),
+            half_way: ps(&link.propagation_ns) / 2,
+            through_switch: ps(&link.switch_ns),
             doorbell_registers: cpu.doorbell_registers.value as u32,
             doorbell_private: cpu.doorbell_private_registers.value as u32,
             inline_max_bytes: nic.inline_max_bytes.value as u64,

@@ -10,6 +10,8 @@ use crate::costs::Costs;
 use crate::memory::{InitialContents, MemoryUse, Zeros};
 use crate::observe::{Eyes, Observer};
 use crate::profile::Profile;
+use crate::service::NodeKind;
+use crate::switch::{Program, Switch, SwitchConfig};
 use crate::usage::Usage;
 use crate::world::World;
 use std::cell::RefCell;
@@ -72,6 +74,22 @@ impl SimFabric {
     /// If the cluster has no compute node `node`.
     pub fn port(&self, node: NodeId, thread: u16, seed: u64) -> Port {
         Port::new(Box::new(SimBackend::new(Rc::clone(&self.world), node, thread)), seed)
+    }
+
+    /// Adds a switch that runs `program` on each datagram that is sent to the switch. Call this before the first
+    /// reading of the cluster's usage. All datagrams to a switch have thread 0 as their target.
+    ///
+    /// # Errors
+    /// The shape is impossible. The error names the field, its value and the allowed values.
+    pub fn add_switch(
+        &self,
+        config: SwitchConfig,
+        program: impl Program + 'static,
+    ) -> Result<NodeId, ConfigError> {
+        let world = &mut *self.world.borrow_mut();
+        let switch = Switch::new(world.compute_nodes.len(), config, Box::new(program))?;
+        world.switches.push(switch);
+        world.add_node(NodeKind::Switch)
     }
 
     /// Ends the loading of data. After this call a write changes one replica. Before this call a write

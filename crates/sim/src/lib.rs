@@ -5,6 +5,7 @@
 //! - [`scheduler`]: runs coroutines. The scheduler polls a coroutine when the event that the coroutine
 //!   waits for has happened.
 //! - [`service`]: nodes that answer calls by handlers, on cores of their own.
+//! - [`switch`]: switches that run a program on packets, half-way between the nodes.
 //! - [`profile`]: the costs of hardware. Each constant of a profile names its source.
 //! - [`memory`]: simulated memory, which is allocated on first use. Replicas share a line of memory
 //!   until one replica writes the line.
@@ -81,6 +82,7 @@ mod revoke;
 pub mod scheduler;
 pub mod service;
 mod slab;
+pub mod switch;
 mod threads;
 mod turns;
 pub mod usage;

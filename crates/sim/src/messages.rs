@@ -1,9 +1,10 @@
-//! Datagrams between threads of compute nodes.
+//! Datagrams between threads of compute nodes, and through switches.
 //!
 //! Invariant: a datagram arrives whole or not at all. In timed mode a datagram arrives once if its
 //! target endpoint exists. In random mode a datagram may be lost, arrive twice, or be overtaken. The
 //! module reuses the buffers of datagrams, so in steady state it allocates no buffer.
 
+use crate::service::NodeKind;
 use crate::world::{Event, World};
 use tarn_fabric::backend::Endpoint;
 use tarn_fabric::error::FabricError;
@@ -58,6 +59,8 @@ impl World {
         if bytes.len() > limit_bytes {
             return Err(FabricError::MessageTooLarge { bytes: bytes.len(), limit_bytes });
         }
+        let is_to_switch = self.is_switch(to);
+        let travel_ps = if is_to_switch { self.costs.half_way } else { self.costs.travel };
         let thread = &mut self.threads[thread as usize];
         let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
         thread.spend(self.costs.send_message);
@@ -74,17 +77,17 @@ impl World {
         let sent_ps = nic.transmit.reserve(self.now_ps, transmit_ps);
         let out_ps = sent_ps + wire_ps + nic.link_out.join(self.now_ps, wire_ps);
         let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
-        let arrival_ps = out_ps + processor_ps + self.costs.issue + self.costs.travel;
+        let mut arrival_ps = out_ps + processor_ps + self.costs.issue + travel_ps;
+        if is_to_switch {
+            // One send queue and one cable keep a thread's datagrams in order, whatever their lengths.
+            arrival_ps = arrival_ps.max(thread.at_switch_ps + 1);
+            thread.at_switch_ps = arrival_ps;
+        }
         let from = thread.endpoint();
         if self.is_observed() {
             self.show_sent(to, bytes.len(), self.now_ps + processor_ps, arrival_ps);
         }
-        self.tallies.messages += 1;
-        for delay_ps in self.fates() {
-            let Some(delay_ps) = delay_ps else { continue };
-            let message = self.messages.begin(from, to, bytes);
-            self.queue.push(arrival_ps + delay_ps, Event::Message { message });
-        }
+        self.set_off(from, to, bytes, arrival_ps);
         Ok(())
     }
 
@@ -105,10 +108,53 @@ impl World {
         let message = &self.messages.all[index as usize];
         let node = self.compute_nodes.get_mut(usize::from(message.to.node.0));
         let Some(node) = node else { return self.messages.end(index) };
+        if node.kind == NodeKind::Switch {
+            return self.pass_switch(index);
+        }
         let wire_ps = self.costs.link(self.costs.datagram_bytes(message.bytes.len()));
         let there_ps = node.nic.link_in.reserve_until(self.now_ps, wire_ps);
         let taken_ps = node.nic.receive.reserve(there_ps, self.costs.receive);
         self.queue.push(taken_ps + self.costs.complete, Event::Deliver { message: index });
+    }
+
+    /// Returns whether a message goes to a switch.
+    fn is_switch(&self, to: Endpoint) -> bool {
+        let node = self.compute_nodes.get(usize::from(to.node.0));
+        node.is_some_and(|node| node.kind == NodeKind::Switch)
+    }
+
+    /// A datagram reaches a switch: the program processes the datagram, and the packets that leave set off.
+    fn pass_switch(&mut self, index: u32) {
+        let Message { from, to, .. } = self.messages.all[index as usize];
+        let slot = usize::from(to.node.0);
+        let Some(at) = self.switches.iter().position(|switch| switch.slot == slot) else {
+            return self.messages.end(index);
+        };
+        let bytes = std::mem::take(&mut self.messages.all[index as usize].bytes);
+        let switch = &mut self.switches[at];
+        let (taken_ps, passes) = switch.take(self.now_ps, from, &bytes);
+        let mut leaving = std::mem::take(&mut switch.leaving);
+        self.give_back_message(index, bytes);
+        let left_ps = taken_ps + passes * self.costs.through_switch;
+        let arrival_ps = left_ps + self.costs.half_way;
+        for (next, bytes) in leaving.drain(..) {
+            if self.is_observed() {
+                self.show_sent(next, bytes.len(), left_ps, arrival_ps);
+            }
+            self.set_off(to, next, &bytes, arrival_ps);
+            self.switches[at].free.push(bytes);
+        }
+        self.switches[at].leaving = leaving;
+    }
+
+    /// Puts a message on its way, with the fates that the dice choose.
+    fn set_off(&mut self, from: Endpoint, to: Endpoint, bytes: &[u8], arrival_ps: u64) {
+        self.tallies.messages += 1;
+        for delay_ps in self.fates() {
+            let Some(delay_ps) = delay_ps else { continue };
+            let message = self.messages.begin(from, to, bytes);
+            self.queue.push(arrival_ps + delay_ps, Event::Message { message });
+        }
     }
 
     /// Handles the moment from which the target thread of the datagram can see the datagram.

@@ -30,6 +30,8 @@ pub enum NodeKind {
     Timestamp,
     /// A node that keeps views and leases, or answers calls for a memory node.
     Control,
+    /// Runs a program on packets, half-way between the nodes. A switch has no processors and no NIC.
+    Switch,
 }
 
 impl NodeKind {
@@ -39,6 +41,7 @@ impl NodeKind {
             NodeKind::Compute => "compute node",
             NodeKind::Timestamp => "timestamp node",
             NodeKind::Control => "control node",
+            NodeKind::Switch => "switch",
         }
     }
 }
@@ -46,7 +49,7 @@ impl NodeKind {
 /// The shape of a service node.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceConfig {
-    /// The purpose of the node. The purpose must not be [`NodeKind::Compute`].
+    /// The purpose of the node. The purpose must not be [`NodeKind::Compute`] or [`NodeKind::Switch`].
     pub kind: NodeKind,
     /// The number of cores. Each core has its own queue.
     pub cores: u16,

@@ -75,6 +75,8 @@ pub(crate) struct Thread {
     pub(crate) busy_to_ps: u64,
     /// The turn in which the thread last rang the doorbell for messages.
     pub(crate) rang_in_turn: u64,
+    /// The arrival of the thread's last datagram at a switch.
+    pub(crate) at_switch_ps: u64,
     /// The time that the thread must spend on reading completions before the next coroutine runs.
     pub(crate) owed_ps: u64,
     pub(crate) ready: VecDeque<u32>,
@@ -105,6 +107,7 @@ impl Thread {
             busy_ps: 0,
             busy_to_ps: 0,
             rang_in_turn: 0,
+            at_switch_ps: 0,
             owed_ps: 0,
             ready: VecDeque::new(),
             is_scheduled: false,

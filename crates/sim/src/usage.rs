@@ -31,6 +31,8 @@ pub enum Part {
     /// The atomics of a memory node's NIC. If atomics run in parallel, they can be busy for longer than
     /// the time that passed.
     Atomics,
+    /// The pipeline of a switch.
+    Switch,
     /// The link on which a node sends.
     LinkOut,
     /// The link on which a node receives.
@@ -39,7 +41,7 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order of a verb's path.
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 11] = [
         Part::Processor,
         Part::TimestampCore,
         Part::ControlCore,
@@ -48,6 +50,7 @@ impl Part {
         Part::Receive,
         Part::Pipeline,
         Part::Atomics,
+        Part::Switch,
         Part::LinkOut,
         Part::LinkIn,
     ];
@@ -63,6 +66,7 @@ impl Part {
             Part::Receive => "nic receive",
             Part::Pipeline => "nic pipeline",
             Part::Atomics => "nic atomics",
+            Part::Switch => "switch pipeline",
             Part::LinkOut => "link out",
             Part::LinkIn => "link in",
         }
@@ -106,8 +110,15 @@ impl Usage {
             let of = format!("memory node {index}");
             push(&mut parts, &of, &node.nic, &[Part::Pipeline, Part::Atomics]);
         }
+        let mut switches = world.switches.iter();
         for (index, node) in world.compute_nodes.iter().enumerate() {
             let of = format!("{} {index}", node.kind.name());
+            if node.kind == NodeKind::Switch {
+                // Switches join in the order of their nodes.
+                let busy_ps = switches.next().map_or(0, |switch| switch.pipeline.busy_ps());
+                parts.push(PartUse { part: Part::Switch, of, busy_ps });
+                continue;
+            }
             push(&mut parts, &of, &node.nic, &[Part::Transmit, Part::Receive]);
             let busy_ps = node.doorbell_busy_ps();
             parts.push(PartUse { part: Part::Doorbell, of, busy_ps });
@@ -116,7 +127,7 @@ impl Usage {
             let part = match world.compute_nodes[usize::from(thread.node.slot.0)].kind {
                 NodeKind::Compute => Part::Processor,
                 NodeKind::Timestamp => Part::TimestampCore,
-                NodeKind::Control => Part::ControlCore,
+                NodeKind::Control | NodeKind::Switch => Part::ControlCore,
             };
             let of = format!("{} thread {}", thread.node, thread.number);
             parts.push(PartUse { part, of, busy_ps: thread.busy_before(world.now_ps) });
@@ -186,7 +197,11 @@ impl Usage {
 fn push(parts: &mut Vec<PartUse>, of: &str, nic: &Nic, own: &[Part]) {
     for part in own.iter().chain(&[Part::LinkOut, Part::LinkIn]) {
         let busy_ps = match part {
-            Part::Processor | Part::TimestampCore | Part::ControlCore | Part::Doorbell => continue,
+            Part::Processor
+            | Part::TimestampCore
+            | Part::ControlCore
+            | Part::Doorbell
+            | Part::Switch => continue,
             Part::Transmit => nic.transmit.busy_ps(),
             Part::Receive => nic.receive.busy_ps(),
             Part::Pipeline => nic.pipeline.busy_ps(),

@@ -28,6 +28,7 @@ use crate::profile::Clock as ClockBounds;
 use crate::queue::EventQueue;
 use crate::revoke::Revocation;
 use crate::service::NodeKind;
+use crate::switch::Switch;
 use crate::threads::{ComputeNode, Task, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
@@ -103,6 +104,7 @@ pub(crate) struct World {
     /// Errors of detached rounds, by ticket.
     pub(crate) detached_errors: BTreeMap<u64, FabricError>,
     pub(crate) messages: Messages,
+    pub(crate) switches: Vec<Switch>,
     /// The incarnations whose access was revoked, and the memory node at which it was revoked.
     pub(crate) fenced: BTreeSet<(NodeId, NodeSlot)>,
     pub(crate) revocations: Vec<Revocation>,
@@ -164,6 +166,7 @@ impl World {
             begun: [u32::MAX; LINES_BEHIND],
             detached_errors: BTreeMap::new(),
             messages: Messages::default(),
+            switches: Vec::new(),
             fenced: BTreeSet::new(),
             revocations: Vec::new(),
             dice,
@@ -220,6 +223,7 @@ impl World {
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         self.memory_nodes.iter_mut().for_each(|node| node.nic.count_to(end_ps));
         self.compute_nodes.iter_mut().for_each(|node| node.count_to(end_ps));
+        self.switches.iter_mut().for_each(|switch| switch.pipeline.count_to(end_ps));
     }
 
     /// Returns the true time for a thread. The thread's processor may be ahead of the last event.

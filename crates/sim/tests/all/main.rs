@@ -13,5 +13,6 @@ mod observe;
 mod random;
 mod revoke;
 mod service;
+mod switch;
 mod timed;
 mod windows;
