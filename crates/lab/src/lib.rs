@@ -5,6 +5,7 @@
 //! - [`machine`]: a description of the machine on which a run takes place.
 //! - [`simulate`]: workloads on a simulated cluster in virtual time.
 //! - [`schedules`]: random orders of events on a simulated cluster.
+//! - [`locks`]: lock services alone, on a simulated cluster.
 //! - [`outage`]: nodes of a simulated cluster that crash under load.
 //! - [`explore`]: small transactions in every order that the fabric's contract allows.
 //! - [`reproduce`]: published figures, beside the figures of a simulated cluster.
@@ -22,6 +23,7 @@ pub mod bench;
 pub mod chosen;
 pub mod explore;
 pub mod harness;
+pub mod locks;
 pub mod machine;
 pub mod outage;
 pub mod reproduce;
