@@ -2,9 +2,9 @@
 //!
 //! Invariant: this file has only the command line. `tarn-net` has the work.
 
-use super::lock_check;
 use super::scenario::whole;
 use super::{Stop, Verdict, interrupt, print_object, say};
+use super::{lock_budget, lock_check, lock_trace};
 use clap::{Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -28,6 +28,9 @@ const EXAMPLES: &str = "Examples:
   tarn lock run --config locks.toml --lock 7 -- make deploy
   tarn lock status --config locks.toml
   tarn lock bench
+  tarn lock trace write --load tatp --output tatp.trace
+  tarn lock trace replay tatp.trace --service fisslock --service parlock
+  tarn lock budget
 
 A configuration:
   decider = \"127.0.0.1:7400\"
@@ -58,6 +61,10 @@ enum Command {
     Check(lock_check::Arguments),
     /// Measure grants on loopback, beside a bare round trip of datagrams
     Bench(BenchArguments),
+    /// Write a trace of lock requests, or replay one on simulated lock services
+    Trace(lock_trace::Arguments),
+    /// Print the locks that fit a switch, beside the arrays of its lanes
+    Budget(lock_budget::Arguments),
 }
 
 #[derive(clap::Args)]
@@ -205,6 +212,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
             say(&program::recover(it.config.as_deref(), it.state.as_deref())?)?;
         }
         Command::Check(it) => return lock_check::run(it),
+        Command::Trace(it) => return lock_trace::run(it),
+        Command::Budget(it) => return lock_budget::run(it),
         Command::Bench(it) => {
             let report = bench::run(it.millis, it.config.as_deref())?;
             match it.json {

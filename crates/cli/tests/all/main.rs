@@ -8,6 +8,7 @@ mod common;
 mod explore;
 mod independent;
 mod inputs;
+mod lock_trace;
 mod pool;
 mod reproduce;
 mod scenarios;

@@ -28,6 +28,14 @@ fn figures_are_listed_and_bad_input_ends_in_one_line() {
         ("repro lotus --only fig-1", "error: --only = fig-1; allowed: nic, fig-2, ", "fig-23"),
         ("repro oocc --only fig-9", "error: --only = fig-9; allowed: table-1, fig-10, ", "fig-14"),
         ("repro oocc --what-if lease=x", "error: --what-if = lease=x; allowed: ", "to 1000, in µs"),
+        (
+            "repro fisslock --only fig-1",
+            "error: --only = fig-1; allowed: memory, shares, ",
+            "recovery",
+        ),
+        ("repro lotus --table", "error: --table = lotus; allowed: ", "fisslock"),
+        ("repro fisslock --set link.mtu_bytes=64", "error: bytes of the largest ", "84 or more"),
+        ("repro fisslock --what-if x=1", "error: --what-if = x=1; allowed: ", "lotus"),
         ("repro lotus --set nic.none=1", "error: --set = nic.none=1; allowed: ", "nic.read_mops"),
         ("sim outage --protocol none", "error: --protocol = none; allowed: ", "ford"),
     ] {

@@ -7,6 +7,7 @@
 //! - [`row`]: compares a published value with a simulated value.
 //! - [`report`]: the whole result of a figure, for programs and for human readers. [`page`]: the curves as a page.
 //! - [`charge`]: the times of a system's own software that differ from the hardware profile.
+//! - [`locks`]: runs a paper's evaluation of a lock service, and shows it on one page.
 //! - [`paper`]: runs a paper's whole evaluation, which a data file describes, and shows it on one page.
 //! - `systems`: reads systems and layouts. [`text`]: keeps the texts of data files.
 //!
@@ -18,6 +19,7 @@
 pub mod charge;
 pub mod curve;
 pub mod figure;
+pub mod locks;
 pub mod page;
 pub mod paper;
 pub mod report;

@@ -162,7 +162,9 @@ impl SwitchBudget {
         }
         let lanes = u64::from(machines) * u64::from(threads);
         let sequence_bytes = lanes * LAST_BYTES + TOKEN_BYTES;
-        let answer_bytes = lanes * u64::from(window) * layout.answer_register_bits() / 8;
+        // Machines and lanes have 16 bits each and the window 32: the product with the bits of an answer may not fit 64.
+        let answers = lanes.saturating_mul(u64::from(window));
+        let answer_bytes = answers.saturating_mul(layout.answer_register_bits()) / 8;
         // The numbers come before the locks, the answers after them: they share no unit.
         let maus = sequence_bytes.div_ceil(self.mau_bytes) + answer_bytes.div_ceil(self.mau_bytes);
         let extra_maus = maus.saturating_sub(self.control_maus);
@@ -270,6 +272,13 @@ mod tests {
         assert_eq!((fit.extra_maus, fit.lock_maus, fit.locks), (7, 3, 280_000));
         let full = switch.locks_beside(&LockLayout::CELL16, lanes(16_383));
         assert_eq!(full, Err(Overfull::Lanes { maus: 121, allowed: 12 }));
+    }
+
+    #[test]
+    fn more_answers_than_any_number_of_bytes_are_refused() {
+        let lanes = LaneShape { machines: 16_383, threads: u16::MAX, window: u32::MAX };
+        let refused = SwitchBudget::published(2).locks_beside(&LockLayout::CELL16, lanes);
+        assert!(matches!(refused, Err(Overfull::Lanes { allowed: 12, .. })), "{refused:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! diagonal, between the two lines of the tolerance. A value in percent is drawn as the factor to which it
 //! corresponds.
 
-use super::report::{said, value_of, verdict_name};
+use super::report::{said, value_of};
 use super::sheet::Row;
 use crate::reproduce::row::{TOLERANCE, Verdict};
 use crate::sweep::chart::escape;
@@ -20,12 +20,19 @@ const BOTTOM: f64 = 44.0;
 const TITLE: &str = "Simulated values against published ones";
 
 /// The possible results of rows, in the legend's order, with the colours that the style names.
-const OUTCOMES: [(&str, usize); 3] =
-    [("agrees", 2), ("misses, the published winner wins", 4), ("misses, another wins", 1)];
+const OUTCOMES: [(&str, usize); 4] = [
+    ("agrees", 2),
+    ("misses, the published winner wins", 4),
+    ("misses, another wins", 1),
+    ("follows from an input, or not judged", APART_COLOUR),
+];
+const APART: usize = 3;
+const APART_COLOUR: usize = 6;
 
 /// Returns the position of a row's result in [`OUTCOMES`].
 fn outcome(row: &Row) -> usize {
     match (row.verdict, row.winner_holds) {
+        _ if row.apart.is_some() => APART,
         (Verdict::Agrees, _) => 0,
         (_, Some(false)) => 2,
         _ => 1,
@@ -144,6 +151,9 @@ fn legend(outcomes: &[usize]) -> String {
     let mut html = "<ul class=\"legend\">".to_owned();
     for (at, (name, colour)) in OUTCOMES.iter().enumerate() {
         let count = outcomes.iter().filter(|it| **it == at).count();
+        if at == APART && count == 0 {
+            continue;
+        }
         let _ = write!(
             html,
             "<li><svg viewBox=\"0 0 24 8\" class=\"key\"><g class=\"c{colour}\"><circle class=\"mark\" \
@@ -165,7 +175,7 @@ fn told(row: &Row) -> String {
         said(row),
         row.said_in.counted(),
         value_of(row, deciding),
-        verdict_name(row.verdict, row.winner_holds)
+        row.verdict_name()
     )
 }
 

@@ -74,7 +74,7 @@ pub(super) enum Told {
 /// The forms in which the systems run. A row has one column for each form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Columns {
+pub(in crate::reproduce) struct Columns {
     pub names: Vec<Text>,
     /// The columns of rows that contain the paper's own system.
     own: Column,
@@ -88,7 +88,7 @@ pub(super) struct Columns {
 /// For each column, the form of the systems in this column, if there is one. One column decides the row's verdict.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Column {
+pub(in crate::reproduce) struct Column {
     pub forms: Vec<Text>,
     pub decides: usize,
 }
@@ -100,6 +100,11 @@ impl Columns {
             Party::Own => &self.own,
             Party::Baselines => &self.baselines,
         }
+    }
+
+    /// Returns the forms of a row's columns.
+    pub(in crate::reproduce) fn forms(&self, party: Party) -> &[Text] {
+        &self.of(party).forms
     }
 
     /// Returns the form that decides the verdict of rows with the paper's own system.
@@ -192,7 +197,7 @@ pub(super) struct Bounds {
 }
 
 /// An axis: a list of the axis's name and then its values.
-pub(super) type Axis = Vec<Text>;
+pub(in crate::reproduce) type Axis = Vec<Text>;
 
 /// A section of the page: its cases, and the rows and drawings that show them.
 #[derive(Debug, Deserialize)]

@@ -12,23 +12,13 @@ use crate::sweep::chart::escape;
 use crate::sweep::page::figure;
 use crate::sweep::style::STYLE;
 use std::fmt::Write as _;
+use tarn_sim::profile::Change;
 
 /// Returns the whole page as HTML.
 pub fn page(evaluation: &Evaluation) -> String {
-    let title = escape(evaluation.title);
     let rows: Vec<&Row> = evaluation.rows.iter().collect();
-    let mut html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n<p><strong>{}</strong></p>\n",
-        escape(&evaluation.verdict())
-    );
-    for change in &evaluation.overrides {
-        let text = format!("{} = {} instead of {}", change.key, change.value, change.was);
-        let _ = writeln!(html, "<p><strong>Counterfactual:</strong> {}</p>", escape(&text));
-    }
-    let _ = writeln!(html, "<section class=\"figures\">\n{}</section>", against::html(&rows));
+    let (title, verdict) = (evaluation.title, evaluation.verdict());
+    let mut html = opening(title, &verdict, (evaluation.overrides.as_slice(), rows.as_slice()));
     let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(&note(evaluation)));
     let _ = writeln!(html, "<p>{}</p>", escape(&evaluation.summary()));
     paragraphs(&mut html, ("Scaled down", true), &evaluation.scaled_down);
@@ -51,6 +41,28 @@ pub fn page(evaluation: &Evaluation) -> String {
     checks(&mut html, evaluation);
     paragraphs(&mut html, ("Assumed, not measured", true), &evaluation.assumed);
     html.push_str("</main>\n</body>\n</html>\n");
+    html
+}
+
+/// Begins the page of an evaluation: title, verdict, changed constants, and the drawing of all rows.
+pub(in crate::reproduce) fn opening(
+    title: &str,
+    verdict: &str,
+    (overrides, rows): (&[Change], &[&Row]),
+) -> String {
+    let title = escape(title);
+    let mut html = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>{title}</h1>\n<p><strong>{}</strong></p>\n",
+        escape(verdict)
+    );
+    for Change { key, value, was } in overrides {
+        let text = format!("{key} = {value} instead of {was}");
+        let _ = writeln!(html, "<p><strong>Counterfactual:</strong> {}</p>", escape(&text));
+    }
+    let _ = writeln!(html, "<section class=\"figures\">\n{}</section>", against::html(rows));
     html
 }
 
@@ -93,11 +105,17 @@ fn section(html: &mut String, part: &Part, evaluation: &Evaluation) {
     }
 }
 
-fn cells(row: &Row) -> Vec<String> {
+pub(in crate::reproduce) fn cells(row: &Row) -> Vec<String> {
     let of = if row.is_of_baselines { format!(" ({})", row.judged_by) } else { String::new() };
     let told = |ratio: Option<f64>| ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
     let mut ratio = row.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}{of}"));
-    let mut verdict = verdict_name(row.verdict, row.winner_holds).to_owned();
+    let mut verdict = row.verdict_name().to_owned();
+    if let Some(apart) = row.apart {
+        let _ = write!(verdict, ": {}", apart.reason());
+    }
+    if let Some(cause) = row.cause.filter(|_| row.misses()) {
+        let _ = write!(verdict, ": {cause}");
+    }
     for it in &row.beside {
         let _ = write!(ratio, "; {} {}", it.column, told(it.ratio));
         let name = verdict_name(it.verdict, it.winner_holds);

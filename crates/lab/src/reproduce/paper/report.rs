@@ -303,17 +303,17 @@ fn shown(value: Option<f64>) -> String {
 }
 
 /// Returns a row's published value as text.
-pub(super) fn said(row: &Row) -> String {
+pub(in crate::reproduce) fn said(row: &Row) -> String {
     row.published.in_words(&|value| row.said_in.say(value))
 }
 
 /// Returns a row's value as text; a missing value is shown as a dash.
-pub(super) fn value_of(row: &Row, value: Option<f64>) -> String {
+pub(in crate::reproduce) fn value_of(row: &Row, value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| row.said_in.say(value))
 }
 
 /// Returns the heading of a column.
-pub(super) fn heading(column: &str) -> &str {
+pub(in crate::reproduce) fn heading(column: &str) -> &str {
     column.split('_').next().unwrap_or(column)
 }
 
@@ -334,11 +334,16 @@ impl fmt::Display for Row {
         for (name, value) in &self.values.0 {
             write!(f, "{} {:>6}  ", heading(name), value_of(self, *value))?;
         }
-        let verdict = verdict_name(self.verdict, self.winner_holds);
-        writeln!(f, "ratio {:>5}  {verdict}", shown(self.ratio))?;
+        writeln!(f, "ratio {:>5}  {}", shown(self.ratio), self.verdict_name())?;
+        if let Some(apart) = self.apart {
+            writeln!(f, "    {}: {}", apart.name(), apart.reason())?;
+        }
         for Beside { column, ratio, verdict, winner_holds } in &self.beside {
             let verdict = verdict_name(*verdict, *winner_holds);
             writeln!(f, "    {column}: ratio {:>5}  {verdict}", shown(*ratio))?;
+        }
+        if let Some(cause) = self.cause.filter(|_| self.misses()) {
+            writeln!(f, "    cause: {cause}")?;
         }
         for text in [&self.bottleneck, &self.why] {
             if !text.is_empty() {

@@ -6,6 +6,7 @@
 use super::bars::Bars;
 use super::case::Missing;
 use super::data::Columns;
+use super::report::verdict_name;
 use super::target::{Party, Target, Unit};
 use crate::reproduce::row::{Published, Verdict};
 use crate::sweep::chart::Chart;
@@ -24,7 +25,7 @@ pub struct Found {
 
 impl Found {
     /// Makes a result from a value and a description of the resource that limited the value.
-    pub(super) fn of(value: f64, busy: String) -> Found {
+    pub(in crate::reproduce) fn of(value: f64, busy: String) -> Found {
         Found { value, busy, told: None }
     }
 }
@@ -68,6 +69,33 @@ impl Beside {
     }
 }
 
+/// Why a row is no evidence for the model, and is counted apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Apart {
+    /// The simulated value follows from an input of the model: the text names the input.
+    FollowsFrom(&'static str),
+    /// The paper states no number for this quantity, or only a bound: the text says which.
+    NotJudged(&'static str),
+}
+
+impl Apart {
+    /// Returns the name of the kind.
+    pub fn name(self) -> &'static str {
+        match self {
+            Apart::FollowsFrom(_) => "follows from an input",
+            Apart::NotJudged(_) => "not judged",
+        }
+    }
+
+    /// Returns the reason.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Apart::FollowsFrom(text) | Apart::NotJudged(text) => text,
+        }
+    }
+}
+
 /// One row of a page: a published figure beside its simulated figures.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
@@ -103,14 +131,24 @@ pub struct Row {
     pub winner_holds: Option<bool>,
     /// The reason for a missing simulated value.
     pub why: String,
+    /// The cause of a value that misses, if a cause is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<&'static str>,
     /// The verdicts on the columns that do not decide, if these columns are judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,
+    /// If the row is counted apart, the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart: Option<Apart>,
 }
 
 impl Row {
     /// Makes a row from a published figure and the results of all forms.
-    pub(super) fn of(columns: &Columns, target: &Target, answer: &dyn Fn(&str) -> Answer) -> Row {
+    pub(in crate::reproduce) fn of(
+        columns: &Columns,
+        target: &Target,
+        answer: &dyn Fn(&str) -> Answer,
+    ) -> Row {
         let column = columns.of(target.party);
         let answers: Vec<Answer> = column.forms.iter().map(|form| answer(form)).collect();
         let decides = &answers[column.decides];
@@ -142,7 +180,20 @@ impl Row {
             verdict: found.map_or(Verdict::NotSimulated, |found| target.verdict(value(found))),
             winner_holds: found.and_then(|found| target.winner_holds(value(found))),
             why,
+            cause: None,
+            apart: None,
         }
+    }
+
+    /// Returns the name of the row's verdict. A row that is counted apart has none of the usual verdicts.
+    pub(in crate::reproduce) fn verdict_name(&self) -> &'static str {
+        let usual = verdict_name(self.verdict, self.winner_holds);
+        self.apart.filter(|_| self.ratio.is_some()).map_or(usual, Apart::name)
+    }
+
+    /// Returns whether the row is judged, and its deciding value misses.
+    pub(in crate::reproduce) fn misses(&self) -> bool {
+        self.apart.is_none() && self.verdict == Verdict::Misses
     }
 
     /// Returns the value in a column, if the column has a value.
