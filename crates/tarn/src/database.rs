@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::mistakes::{difference, in_builders_words};
 use crate::rows::{Record, Table};
 use crate::session::Session;
+use crate::workers::Workers;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tarn_engine::requests::serve;
@@ -235,6 +236,15 @@ impl Tarn {
         };
         let cx = Rc::new(self.shared.cluster.context(&node, thread)?);
         Ok(Session::new(self.clone(), cx, number))
+    }
+
+    /// Starts `threads` threads that run transactions for tasks of any executor, and for threads without a session.
+    ///
+    /// # Errors
+    /// If `threads` is 0, or the database already has the greatest allowed number of sessions, or the operating system
+    /// starts no more threads.
+    pub fn workers(&self, threads: usize) -> Result<Workers, Error> {
+        Workers::start(self, threads)
     }
 
     /// Creates another session for the thread of `cx`.

@@ -3,6 +3,7 @@
 //! Map:
 //! - [`Tarn`] is a database. A thread runs transactions on it by a [`Session`]. An [`Error`] is the reason why a
 //!   transaction did not commit.
+//! - [`Workers`] runs transactions for the tasks of an async server.
 //! - [`row!`] declares a table's rows. A [`Table`] reads and writes these rows in a [`Transaction`].
 //! - [`cluster`]: the embedded cluster on which a database runs: memory nodes and compute nodes in this process.
 //!
@@ -63,6 +64,7 @@ pub mod memory;
 mod mistakes;
 mod rows;
 mod session;
+mod workers;
 
 pub use database::{Builder, Tarn};
 pub use error::Error;
@@ -75,6 +77,7 @@ pub use tarn_fabric::executor::{Executor, block_on};
 pub use tarn_fabric::local::Backing;
 pub use tarn_store::ids::{AbortReason, Failure, Resolution, TxnId, UsageError};
 pub use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
+pub use workers::Workers;
 
 /// The client of the lock service: distributed locks with fencing tokens, without a database (feature `lock`).
 #[cfg(feature = "lock")]

@@ -33,7 +33,8 @@ use tarn_store::schema::row::Row;
 /// [`Executor`](crate::Executor) of this crate, or tokio's current-thread runtime (`LocalSet` and `spawn_local` for
 /// several sessions). Memory does not report that it has answered. So a future that waits calls its waker
 /// immediately, and an executor of another crate polls the future in a busy loop. Such an executor uses its processor
-/// as long as a transaction runs or pauses, and its other tasks run in turn.
+/// as long as a transaction runs or pauses, and its other tasks run in turn. For tasks that move between threads there is
+/// [`Workers`](crate::Workers).
 pub struct Session {
     tarn: Tarn,
     coordinator: Coordinator,
@@ -153,6 +154,17 @@ impl Session {
         body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> Result<R, Error> {
         block_on(self.transact(body))
+    }
+
+    /// Does the same as [`Session::transact_read_only`], for programs without coroutines.
+    ///
+    /// # Errors
+    /// The same errors as [`Session::transact_read_only`].
+    pub fn run_read_only<R>(
+        &mut self,
+        body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Error> {
+        block_on(self.transact_read_only(body))
     }
 
     /// Finds out how a transaction with an unknown outcome ended ([`Error::unknown`]), and makes the outcome final.

@@ -9,3 +9,4 @@ mod executors;
 mod for_ever;
 mod sessions;
 mod space;
+mod workers;
