@@ -304,7 +304,7 @@ impl Server {
     }
 
     /// Sends the grants of locks again for which others wait, if these grants are due. A client that has ended its request answers with a
-    /// release: so an acquire that came late holds nobody up.
+    /// release. So a late acquire delays no other request.
     pub fn resend(&mut self, pace: Pace, now: u64, send: &mut Vec<Addressed>) {
         let Server { machine, view, queues, .. } = self;
         for (lock, queue) in queues.iter_mut().filter(|(_, it)| it.waiters.len() > it.granted) {

@@ -129,8 +129,8 @@ impl Workers {
         unwound(self.send(move |session: &mut Session| block_on(session.resolve(txn))).await)
     }
 
-    /// Does the same as [`Workers::run`], and puts the calling thread to sleep until the transaction has ended. Not for
-    /// tasks of an executor.
+    /// Runs `body` as [`Workers::run`] does. The calling thread sleeps until the transaction has ended. A task of an
+    /// executor must not call this function.
     ///
     /// # Errors
     /// The same errors as [`Session::transact`].
