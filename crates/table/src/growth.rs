@@ -14,7 +14,7 @@ use crate::header::{FIRST_OF_PAIR, Header, Phase, SLOTS, SLOTS_INLINE};
 use crate::index::Index;
 use crate::lines::Purpose;
 use crate::look::{Snapshot, header_of};
-use crate::plant::Site;
+use crate::plant::{Plant, Site};
 use crate::raw::{Obstacle, Raw, Rehash, exchange};
 use crate::sync::Ordering;
 
@@ -92,11 +92,13 @@ impl Raw {
     fn move_bin<R: Rehash>(&self, index: &Index, number: usize, rehash: &R) -> bool {
         let next = index.next().expect("a bin moves only after the next index exists");
         let bin = index.bin(number);
+        let leaves_lock = self.plants.has(Plant::LeavesLock);
+        let slots: fn(Header) -> u32 = if leaves_lock { Header::valid } else { Header::present };
         let (moving, travellers, count) = loop {
             if header_of(bin).phase() != Phase::Open {
                 return false;
             }
-            let Some(copy) = Snapshot::of(index, bin, Header::present) else {
+            let Some(copy) = Snapshot::of(index, bin, slots) else {
                 continue;
             };
             if copy.header.phase() != Phase::Open {

@@ -13,6 +13,7 @@ use crate::bin::Word;
 use crate::error::{Reason, Refused};
 use crate::header::Header;
 use crate::look::{Found, Look, Probe, look};
+use crate::plant::Plant;
 use crate::raw::{Obstacle, Placed, Raw, Rehash, Visit, exchange};
 use crate::sync::wait_a_moment;
 use crate::table::Table;
@@ -39,6 +40,7 @@ impl Raw {
         loop {
             let header = visit.open_bin(rehash);
             match look(visit.index, visit.bin, header, header.shadows(), probe) {
+                Look::Found(_) if self.plants.has(Plant::SharedLock) => {}
                 Look::Found(_) => return Err(Obstacle::Locked),
                 Look::Changed => continue,
                 Look::Absent => {}
@@ -113,7 +115,7 @@ pub struct KeyLock<'a, K: Hash + Eq, V, S: BuildHasher> {
     is_held: bool,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Table<K, V, S> {
+impl<K: Hash + Eq + Clone, V, S: BuildHasher> Table<K, V, S> {
     /// Locks a key, present or absent. The function waits while another caller has the lock. Until the lock ends, other
     /// callers' updates of the key wait, and gets see the present value.
     ///

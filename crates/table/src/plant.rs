@@ -21,6 +21,12 @@ pub enum Plant {
     PutInPlaceThenLook,
     /// An insertion does not search again after the bin has changed.
     BlindConfirm,
+    /// A caller locks a key without a look at the locks of other callers.
+    SharedLock,
+    /// An update does not look whether its key is locked.
+    OverlooksLock,
+    /// A growth moves entries, and leaves locks behind.
+    LeavesLock,
 }
 
 /// A place in an operation.

@@ -211,3 +211,113 @@ fn later_growth_is_first() {
 fn a_later_growth_may_be_first() {
     check(later_growth_is_first);
 }
+
+/// Two callers lock one key, and each counts up.
+fn lock_beside_lock(error: Option<Plant>) {
+    let table = small(error);
+    let other = Arc::clone(&table);
+    let count_up = |table: &Pairs| {
+        let lock = table.lock(KEY).unwrap();
+        let next = lock.value().unwrap() + 1;
+        lock.commit(next).unwrap();
+    };
+    let second = thread::spawn(move || count_up(&other));
+    count_up(&table);
+    second.join().unwrap();
+    assert_eq!(table.get(&KEY), Some(3), "both counts stay");
+}
+
+#[test]
+fn one_caller_at_a_time_has_a_lock() {
+    check(|| lock_beside_lock(None));
+    finds("both counts stay", || lock_beside_lock(Some(Plant::SharedLock)));
+}
+
+/// A replacement beside a lock of its key: it comes before the lock, or waits for the lock's end.
+fn replace_beside_lock(error: Option<Plant>) {
+    let table = small(error);
+    let other = Arc::clone(&table);
+    let replacer = thread::spawn(move || other.insert_or_replace(KEY, 5).unwrap());
+    let lock = table.lock(KEY).unwrap();
+    let value = lock.value();
+    assert_eq!(lock.commit(9).unwrap(), value, "a locked key keeps its value");
+    match (value, replacer.join().unwrap()) {
+        (Some(5), Some(1)) => assert_eq!(table.get(&KEY), Some(9)),
+        (Some(1), Some(9)) => assert_eq!(table.get(&KEY), Some(5)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_locked_key_keeps_its_value() {
+    check(|| replace_beside_lock(None));
+    finds("a locked key keeps its value", || replace_beside_lock(Some(Plant::OverlooksLock)));
+}
+
+/// An insertion beside a lock of an absent key. The lock ends without a change.
+fn insert_beside_lock_of_absent_key(error: Option<Plant>) {
+    let table = small(error);
+    let other = Arc::clone(&table);
+    let inserter = thread::spawn(move || other.insert(9, 1).is_ok());
+    let lock = table.lock(9).unwrap();
+    let (value, later) = (lock.value(), lock.value());
+    drop(lock);
+    assert_eq!(value, later, "a locked key stays absent");
+    assert!(inserter.join().unwrap(), "the insertion found an entry");
+    assert_eq!(table.get(&9), Some(1));
+}
+
+#[test]
+fn a_locked_key_stays_absent() {
+    check(|| insert_beside_lock_of_absent_key(None));
+    finds("a locked key stays absent", || {
+        insert_beside_lock_of_absent_key(Some(Plant::OverlooksLock));
+    });
+}
+
+/// A removal by a lock beside gets of the key: it takes effect at one moment.
+fn get_beside_removal_by_lock() {
+    let table = small(None);
+    let other = Arc::clone(&table);
+    let reader = thread::spawn(move || (other.get(&KEY), other.get(&KEY)));
+    let lock = table.lock(KEY).unwrap();
+    assert_eq!(lock.remove(), Some(1));
+    let seen = reader.join().unwrap();
+    assert!(matches!(seen, (Some(1), Some(1) | None) | (None, None)), "{seen:?}");
+    assert_eq!(table.get(&KEY), None);
+    drop(table.try_lock(KEY).unwrap());
+}
+
+#[test]
+fn a_removal_by_a_lock_is_one_step() {
+    check(get_beside_removal_by_lock);
+}
+
+/// A growth beside the holder of a lock.
+fn growth_beside_lock(error: Option<Plant>) {
+    let table = small(error);
+    let lock = table.lock(KEY).unwrap();
+    begin_growth(&table);
+    let other = Arc::clone(&table);
+    let mover = thread::spawn(move || while help(&other) {});
+    assert_eq!(lock.value(), Some(1));
+    let is_locked = table.try_lock(KEY).is_err();
+    if error.is_some() {
+        // The end of a lost lock would be another panic.
+        std::mem::forget(lock);
+        mover.join().unwrap();
+        assert!(is_locked, "a growth carries the lock along");
+        return;
+    }
+    assert!(is_locked);
+    assert_eq!(lock.commit(2), Ok(Some(1)));
+    mover.join().unwrap();
+    assert_eq!(table.get(&KEY), Some(2));
+    drop(table.try_lock(KEY).unwrap());
+}
+
+#[test]
+fn a_growth_carries_a_lock_along() {
+    check(|| growth_beside_lock(None));
+    finds("a growth carries the lock along", || growth_beside_lock(Some(Plant::LeavesLock)));
+}
