@@ -302,8 +302,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Table<K, V, S> {
         self.remove_hashed(guard.as_ref(), self.hash_of(key), key, |_| true)
     }
 
-    /// Removes the entry of a key if `f` agrees to its value. Returns a clone of the removed value. `f` may be called
-    /// several times.
+    /// Removes the entry of a key if `f` agrees to its value. Returns a clone of the removed value, because other threads
+    /// may still read the value itself; `remove_with` clones nothing. `f` may be called several times.
     #[inline]
     pub fn remove_if<Q>(&self, key: &Q, f: impl FnMut(&V) -> bool) -> Option<V>
     where
@@ -313,6 +313,40 @@ impl<K: Hash + Eq, V, S: BuildHasher> Table<K, V, S> {
     {
         let guard = self.guard();
         self.remove_hashed(guard.as_ref(), self.hash_of(key), key, f)
+    }
+
+    /// Removes the entry of a key if `f` returns a result for its value, and returns this result. The function clones
+    /// nothing. `f` may be called several times; its last result counts.
+    ///
+    /// ```
+    /// struct Opaque(u32);
+    ///
+    /// let table = tarn_table::Table::new();
+    /// table.insert("a", Opaque(7)).unwrap();
+    /// assert_eq!(table.remove_with("a", |it| (it.0 > 7).then_some(it.0)), None);
+    /// assert_eq!(table.remove_with("a", |it| Some(it.0)), Some(7));
+    /// assert!(!table.contains_key("a"));
+    /// ```
+    #[inline]
+    pub fn remove_with<Q, T>(&self, key: &Q, mut f: impl FnMut(&V) -> Option<T>) -> Option<T>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let guard = self.guard();
+        let hash = self.hash_of(key);
+        let mut result = None;
+        let edit = self.edit(hash, &self.probe(hash, key), |found| {
+            // SAFETY: the entry was valid, and the guard keeps its box.
+            result = found.and_then(|it| unsafe { Form::<K, V>::with_value(it.value, &mut f) });
+            if result.is_some() { Decision::Remove } else { Decision::Keep }
+        });
+        let Edit::Removed(Some(found)) = edit.expect("a removal needs no room") else {
+            return None;
+        };
+        // SAFETY: this thread has taken the entry out of the table.
+        unsafe { Form::<K, V>::retire(guard.as_ref(), found.value) };
+        result
     }
 
     #[inline(always)]

@@ -44,6 +44,9 @@ fn entry_operations() {
             assert_eq!(table.remove_if(&k(), |old| *old != value(5)), None);
             assert!(table.contains_key(&k()));
             assert_eq!(table.get_with(&k(), V::clone), Some(value(5)));
+            assert_eq!(table.remove_with(&k(), |_| None::<()>), None);
+            assert_eq!(table.remove_with(&k(), |old| Some(old.clone())), Some(value(5)));
+            table.insert(k(), value(5)).unwrap();
             assert_eq!(table.remove_if(&k(), |old| *old == value(5)), Some(value(5)));
             assert_eq!(table.update(&k(), V::clone), Ok(None));
             assert_eq!(table.get(&k()), None);
@@ -208,6 +211,7 @@ fn every_box_is_freed_once() {
         made += 4;
     }
     (0..10).for_each(|key| drop(table.remove(&key)));
+    (10..15).for_each(|key| assert!(table.remove_with(&key, |_| Some(())).is_some()));
     drop(table);
     // Each `make` drops a value that was not counted.
     assert_eq!(live.load(Ordering::Relaxed) as isize, -made as isize);
