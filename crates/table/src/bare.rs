@@ -1,6 +1,7 @@
-//! A bare loop over the table's memory, as a measure of the machine.
+//! Bare loops over the table's memory, as a measure of the machine.
 //!
-//! Invariant: the loop touches the same bins as a stream of gets, and does nothing else.
+//! Invariant: a loop touches the same bins as a stream of operations, and does nothing else. So no table can be faster
+//! that answers from one cache line for each key, or changes this line by locked steps.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -23,5 +24,28 @@ impl<K: Hash + Eq, V, S: BuildHasher> Table<K, V, S> {
             sum = sum.wrapping_add(oldest.header.load(Ordering::Relaxed));
         }
         bins.iter().fold(sum, |sum, bin| sum.wrapping_add(bin.header.load(Ordering::Relaxed)))
+    }
+
+    /// Loads the header of each key's bin, and then takes `steps` locked steps on it that change nothing. For benchmarks:
+    /// no table can update faster, one key after another, that reads an entry's line and takes such steps on it.
+    #[doc(hidden)]
+    pub fn bare_locked_loop(&self, keys: impl IntoIterator<Item = K>, steps: usize) -> u64 {
+        let index = self.raw.current();
+        let mut sum = 0_u64;
+        for key in keys {
+            let bin = index.bin_of(self.hash_of(&key));
+            let header = bin.header.load(Ordering::Acquire);
+            for _ in 0..steps {
+                // A step that adds a known zero would become a fence and a load.
+                let same = bin.header.compare_exchange(
+                    header,
+                    header,
+                    Ordering::SeqCst,
+                    Ordering::Acquire,
+                );
+                sum = sum.wrapping_add(same.unwrap_or_else(|now| now));
+            }
+        }
+        sum
     }
 }

@@ -143,14 +143,14 @@ fn measure<R: Rival>(arguments: &Arguments, report: &mut Report) -> R {
         }
     };
     add(Row::Fill, 1, &|| rate);
-    add(Row::Get, 1, &|| plan.gets(&table, 1));
-    add(Row::Get, 2, &|| plan.gets(&table, 2));
-    add(Row::Zipf, 1, &|| plan.zipf(&table));
-    add(Row::Insert, 1, &|| plan.inserts(&table));
-    add(Row::Churn, 1, &|| plan.churn(&table));
-    add(Row::Mixed95, 1, &|| plan.mixed(&table, 1, 95));
-    add(Row::Mixed50, 1, &|| plan.mixed(&table, 1, 50));
-    add(Row::Mixed50, 2, &|| plan.mixed(&table, 2, 50));
+    for threads in [1, 2] {
+        add(Row::Get, threads, &|| plan.gets(&table, threads));
+        add(Row::Zipf, threads, &|| plan.zipf(&table, threads));
+        add(Row::Insert, threads, &|| plan.inserts(&table, threads));
+        add(Row::Churn, threads, &|| plan.churn(&table, threads));
+        add(Row::Mixed95, threads, &|| plan.mixed(&table, threads, 95));
+        add(Row::Mixed50, threads, &|| plan.mixed(&table, threads, 50));
+    }
     table
 }
 
@@ -170,4 +170,6 @@ fn measure_ours(arguments: &Arguments, table: &Table<u64, u64>, report: &mut Rep
     add(Row::ChurnBatch16, 1, &|| plan.churn_in_batches(table));
     add(Row::Bare, 1, &|| plan.bare(table, 1));
     add(Row::Bare, 2, &|| plan.bare(table, 2));
+    add(Row::BareLocked, 1, &|| plan.bare_locked(table, 1));
+    add(Row::BareLockedTwice, 1, &|| plan.bare_locked(table, 2));
 }

@@ -115,11 +115,19 @@ impl Plan {
         })
     }
 
+    /// Draws the keys of one thread, none of which another thread draws.
+    fn own_keys(&self, at: u64, thread: u64, threads: u64) -> Vec<u64> {
+        let entries = uniform(self.entries / threads, self.seed + at * 1000 + thread);
+        let own = entries.map(|it| key_of(it * threads + thread));
+        own.take(self.operations as usize).collect()
+    }
+
     /// Measures the insertion of a tenth of the entries, which were removed before. They touch random places in memory
     /// that is not new.
     fn over_removed<R: Rival>(
         &self,
         table: &R,
+        threads: u64,
         f: impl Fn(std::ops::Range<u64>) -> u64 + Sync,
     ) -> Rate {
         let count = (self.entries / 10).min(self.operations);
@@ -127,9 +135,13 @@ impl Plan {
             let first = at * count % (self.entries - count);
             let removed = table.run((first..first + count).map(|it| Step::Remove(key_of(it))));
             assert_eq!(removed, count, "{}: every key is present", R::NAME);
-            let insert =
-                |()| assert_eq!(f(first..first + count), count, "{}: all are new", R::NAME);
-            in_threads(1, |_| (), insert)
+            let part =
+                |thread| first + thread * count / threads..first + (thread + 1) * count / threads;
+            let insert = |part: std::ops::Range<u64>| {
+                let size = part.end - part.start;
+                assert_eq!(f(part), size, "{}: all are new", R::NAME);
+            };
+            in_threads(threads, part, insert)
         })
     }
 
@@ -157,16 +169,16 @@ impl Plan {
     }
 
     /// Gets keys with a skew.
-    pub fn zipf<R: Rival>(&self, table: &R) -> Rate {
+    pub fn zipf<R: Rival>(&self, table: &R, threads: u64) -> Rate {
         let zipf = Zipf::new(self.entries);
         let draw = |at: u64| {
             let ranks = zipf.stream(self.seed + at).take(self.operations as usize);
             ranks.map(key_of).collect::<Vec<u64>>()
         };
-        best(self.repetitions, self.operations, |at| {
+        best(self.repetitions, self.operations * threads, |at| {
             in_threads(
-                1,
-                |_| draw(at),
+                threads,
+                |thread| draw(at + thread * 1000),
                 |keys| {
                     let (found, sum) = table.get_all(keys.iter().copied());
                     assert_eq!(found, self.operations, "{}: every key is present", R::NAME);
@@ -190,12 +202,15 @@ impl Plan {
     }
 
     /// Removes uniformly chosen keys, and inserts each again. One operation is a removal or an insertion.
-    pub fn churn<R: Rival>(&self, table: &R) -> Rate {
-        self.over_keys(1, |keys| {
+    pub fn churn<R: Rival>(&self, table: &R, threads: u64) -> Rate {
+        let churn = |keys: Vec<u64>| {
             let pairs = keys[..keys.len() / 2].iter();
             let steps = pairs.flat_map(|key| [Step::Remove(*key), Step::Insert(*key, *key)]);
             let done = table.run(steps);
             assert_eq!(done, self.operations / 2 * 2, "{}: every step has an effect", R::NAME);
+        };
+        best(self.repetitions, self.operations * threads, |at| {
+            in_threads(threads, |thread| self.own_keys(at, thread, threads), churn)
         })
     }
 
@@ -210,15 +225,15 @@ impl Plan {
     }
 
     /// Inserts entries that were removed before.
-    pub fn inserts<R: Rival>(&self, table: &R) -> Rate {
-        self.over_removed(table, |entries| {
+    pub fn inserts<R: Rival>(&self, table: &R, threads: u64) -> Rate {
+        self.over_removed(table, threads, |entries| {
             table.run(entries.map(|it| Step::Insert(key_of(it), it)))
         })
     }
 
     /// As `inserts`, in batches of 16.
     pub fn inserts_in_batches(&self, table: &Table<u64, u64>) -> Rate {
-        self.over_removed(table, |entries| {
+        self.over_removed(table, 1, |entries| {
             in_batches(table, entries.map(|it| Request::Insert(key_of(it), it)))
         })
     }
@@ -254,6 +269,13 @@ impl Plan {
     pub fn bare(&self, table: &Table<u64, u64>, threads: u64) -> Rate {
         self.over_keys(threads, |keys| {
             black_box(table.bare_loop(keys.iter().copied()));
+        })
+    }
+
+    /// Takes locked steps on the bins of a stream of keys, and does nothing else.
+    pub fn bare_locked(&self, table: &Table<u64, u64>, steps: usize) -> Rate {
+        self.over_keys(1, |keys| {
+            black_box(table.bare_locked_loop(keys.iter().copied(), steps));
         })
     }
 }
