@@ -102,9 +102,22 @@ impl fmt::Display for Audit {
 pub async fn scan(
     cx: &Context,
     table: TableId,
-    mut visit: impl FnMut(Stored<'_>),
+    visit: impl FnMut(Stored<'_>),
 ) -> Result<(), Failure> {
     cx.follow();
+    scan_followed(cx, table, visit).await
+}
+
+/// Does the same as [`scan`], for a caller that has called [`Context::follow`]. This function takes no lock, so it may
+/// run in an image of the process, in which other threads never release their locks.
+///
+/// # Errors
+/// An error of the fabric.
+pub async fn scan_followed(
+    cx: &Context,
+    table: TableId,
+    mut visit: impl FnMut(Stored<'_>),
+) -> Result<(), Failure> {
     let table = cx.table(table);
     let mut round = Round::new();
     for group in 0..cx.groups.count() {

@@ -1,7 +1,7 @@
 //! Administration of a database: loading, inspection, new copies of replica groups, repair.
 //!
 //! Invariant: loads and inspections run while no transaction runs. New copies of replica groups are made while
-//! transactions run.
+//! transactions run. A stop ([`stop`]) holds all transactions back for a moment.
 
 pub mod inspect;
 #[cfg(test)]
@@ -13,3 +13,4 @@ pub mod load;
 pub mod load_trees;
 pub mod repair;
 pub mod rereplicate;
+pub mod stop;

@@ -17,6 +17,7 @@ mod copy;
 mod direct_memory;
 mod execute;
 mod hold;
+mod image;
 mod lease_clock;
 mod mailbox;
 mod memory;
@@ -34,6 +35,7 @@ mod write_epoch;
 pub use affinity::pin_to_core;
 pub use direct_memory::{DirectMemory, Travel, Visit};
 pub use hold::Hold;
+pub use image::{Image, processor_time};
 pub use memory::NodeMemory;
 pub use pages::{Backing, Mapping, Pages};
 pub use region::{LineAtomicity, Region, StuckStripe};
@@ -181,6 +183,11 @@ impl LocalFabric {
     /// Returns the memory of a memory node.
     pub fn node(&self, slot: NodeSlot) -> &NodeMemory {
         &self.nodes[usize::from(slot.0)]
+    }
+
+    /// Whether the memory of all nodes is private to this process, so that an [`Image`] contains it.
+    pub fn is_private(&self) -> bool {
+        self.nodes.iter().all(|node| node.pages().is_private())
     }
 
     /// Creates a port for a thread. The thread that will use the port must call this function. `thread` is the number

@@ -53,6 +53,11 @@ impl Pages {
         }
     }
 
+    /// Whether only this process can use the memory.
+    pub fn is_private(self) -> bool {
+        matches!(self, Pages::PrivateTransparentHuge | Pages::PrivatePlain)
+    }
+
     /// Returns a notice that tells the user how to get larger pages. Returns `None` if the pages are already large.
     pub fn notice(self) -> Option<&'static str> {
         match self {
