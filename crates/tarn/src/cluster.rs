@@ -5,6 +5,7 @@
 //! refused.
 
 use crate::memory::{available_bytes, check_caches};
+use crate::snapshot::SnapshotError;
 use std::io;
 use std::sync::Arc;
 use tarn_engine::cluster::lease::LeasePolicy;
@@ -109,6 +110,8 @@ pub enum OpenError {
     Io(io::Error),
     /// The fabric returned an error.
     Fabric(FabricError),
+    /// A snapshot was not saved or not loaded.
+    Snapshot(SnapshotError),
 }
 
 impl std::fmt::Display for OpenError {
@@ -118,6 +121,7 @@ impl std::fmt::Display for OpenError {
             OpenError::Mismatch(text) => f.write_str(text),
             OpenError::Io(error) => error.fmt(f),
             OpenError::Fabric(error) => error.fmt(f),
+            OpenError::Snapshot(error) => error.fmt(f),
         }
     }
 }

@@ -13,7 +13,7 @@
 
 use crate::cluster::{Cluster, ClusterConfig};
 use crate::error::Error;
-use crate::mistakes::{difference, in_builders_words};
+use crate::mistakes::{IN_DATABASE, difference, in_builders_words};
 use crate::rows::{Record, Table};
 use crate::session::Session;
 use crate::workers::Workers;
@@ -49,6 +49,11 @@ impl Builder {
     pub fn schema(mut self, schema: TableSchema) -> Builder {
         self.schemas.push(schema);
         self
+    }
+
+    /// The tables of the database to be opened.
+    pub(crate) fn schemas_mut(&mut self) -> &mut Vec<TableSchema> {
+        &mut self.schemas
     }
 
     /// Sets the number of memory nodes over which records are distributed. The default is 1 memory node.
@@ -163,7 +168,7 @@ impl Builder {
         serve::share_out(cluster.database(), &[first.id]);
         let seats = Seats { nodes: vec![Arc::clone(&first)], free: Vec::new(), next_number: 0 };
         let (retry, seats) = (self.retry, Mutex::new(seats));
-        let shared = Shared { cluster, retry, seats, first };
+        let shared = Shared { cluster, retry, seats, saving: Mutex::default(), first };
         Ok(Tarn { shared: Arc::new(shared) })
     }
 }
@@ -179,6 +184,8 @@ struct Shared {
     cluster: Cluster,
     retry: Retry,
     seats: Mutex<Seats>,
+    /// The right to save the database.
+    saving: Mutex<()>,
     /// The node that grants locks, under a protocol whose locks are in compute nodes. The other compute nodes share
     /// the memory of this node.
     first: Arc<ComputeNode>,
@@ -216,7 +223,7 @@ impl Tarn {
             .ok_or_else(|| refuse(names.collect::<Vec<_>>().join(", ")))?;
         let schema = &catalog.table(id).schema;
         let declared = R::schema(schema.expected_records);
-        match difference(schema, &declared) {
+        match difference(schema, &declared, IN_DATABASE) {
             None => Ok(Table::new(id, self.shared.cluster.database().number())),
             Some(error) => Err(error.into()),
         }
@@ -251,6 +258,17 @@ impl Tarn {
     pub(crate) fn sibling(&self, cx: &Rc<Context>) -> Result<Session, Error> {
         let number = self.shared.take_number(&mut self.shared.seats())?;
         Ok(Session::new(self.clone(), Rc::clone(cx), number))
+    }
+
+    /// Creates a context for the calling thread, which runs no transactions.
+    pub(crate) fn own_context(&self) -> Result<Context, Error> {
+        let (node, thread) = self.shared.take_thread(&mut self.shared.seats())?;
+        Ok(self.shared.cluster.context(&node, thread)?)
+    }
+
+    /// Waits until no other thread saves this database. The others wait while the guard exists.
+    pub(crate) fn one_save(&self) -> MutexGuard<'_, ()> {
+        self.shared.saving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn give_back(&self, number: u32) {

@@ -10,7 +10,7 @@ use tarn_store::ids::{Explanation, Failure, TxnId, UsageError};
 /// The reason why an operation failed; see the module's documentation.
 #[derive(Debug)]
 pub enum Error {
-    /// The database could not be opened, or no further compute node can join it.
+    /// The database could not be opened, saved or loaded, or no further compute node can join it.
     Open(OpenError),
     /// A transaction did not commit, or its outcome is unknown.
     Transaction {

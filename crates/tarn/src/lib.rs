@@ -4,6 +4,7 @@
 //! - [`Tarn`] is a database. A thread runs transactions on it by a [`Session`]. An [`Error`] is the reason why a
 //!   transaction did not commit.
 //! - [`Workers`] runs transactions for the tasks of an async server.
+//! - [`Tarn::save`] writes all rows into a file while transactions run, and [`Tarn::load`] opens this file.
 //! - [`row!`] declares a table's rows. A [`Table`] reads and writes these rows in a [`Transaction`].
 //! - [`cluster`]: the embedded cluster on which a database runs: memory nodes and compute nodes in this process.
 //!
@@ -64,12 +65,14 @@ pub mod memory;
 mod mistakes;
 mod rows;
 mod session;
+mod snapshot;
 mod workers;
 
 pub use database::{Builder, Tarn};
 pub use error::Error;
 pub use rows::{Field, PrimaryKey, Record, RecordHandle, Table};
 pub use session::Session;
+pub use snapshot::{Saved, SnapshotError};
 pub use tarn_engine::session::coordinator::Retry;
 pub use tarn_engine::session::transaction::{Block, Transaction};
 pub use tarn_fabric::clock::Nanos;

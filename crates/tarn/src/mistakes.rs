@@ -18,6 +18,9 @@ const BUILDERS_NAMES: [(&str, &str); 5] = [
     ("version_cache_entries", "version_cache"),
 ];
 
+/// The words about a table that the database already has: see [`difference`].
+pub(crate) const IN_DATABASE: &str = "as the database has it";
+
 /// Returns an error of opening a database, with the field's name replaced by its name in [`crate::Builder`].
 pub(crate) fn in_builders_words(error: OpenError) -> Error {
     let OpenError::Usage(UsageError { field, value, allowed }) = error else { return error.into() };
@@ -26,12 +29,16 @@ pub(crate) fn in_builders_words(error: OpenError) -> Error {
     UsageError { field, value, allowed }.into()
 }
 
-/// Returns the first difference between declared rows and a table of the database. The difference is a column's name
-/// or type, the number of columns, or the key.
-pub(crate) fn difference(table: &TableSchema, declared: &TableSchema) -> Option<UsageError> {
+/// Returns the first difference between declared rows and a table that exists. The difference is a column's name or
+/// type, the number of columns, or the key. `holder` says in the error where the table exists.
+pub(crate) fn difference(
+    table: &TableSchema,
+    declared: &TableSchema,
+    holder: &str,
+) -> Option<UsageError> {
     let error = |part: String, value: String, allowed: String| {
         let field = format!("table {}: {part}", table.name);
-        Some(UsageError { field, value, allowed: format!("{allowed}, as the database has it") })
+        Some(UsageError { field, value, allowed: format!("{allowed}, {holder}") })
     };
     if table.key != declared.key {
         return error("key".into(), Shown(declared.key).to_string(), Shown(table.key).to_string());
@@ -88,7 +95,7 @@ mod tests {
     use super::*;
 
     fn said(table: &TableSchema, declared: &TableSchema) -> String {
-        difference(table, declared).map_or(String::new(), |error| error.to_string())
+        difference(table, declared, IN_DATABASE).map_or(String::new(), |error| error.to_string())
     }
 
     #[test]

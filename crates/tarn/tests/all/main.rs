@@ -8,5 +8,6 @@ mod ends;
 mod executors;
 mod for_ever;
 mod sessions;
+mod snapshots;
 mod space;
 mod workers;
