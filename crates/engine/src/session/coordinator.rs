@@ -30,9 +30,9 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::Rng;
 use tarn_store::history::{RecordedOutcome, RecordedTxn};
+use tarn_store::ids::{AbortReason, Failure, Mode, Resolution, TxnId};
 #[cfg(doc)]
-use tarn_store::ids::VERDICTS_MAX;
-use tarn_store::ids::{AbortReason, Explanation, Failure, Mode, Resolution, TxnId};
+use tarn_store::ids::{Explanation, VERDICTS_MAX};
 
 /// The progress of a transaction that is not committed yet.
 #[derive(Clone, Copy)]
@@ -57,6 +57,8 @@ pub struct Coordinator {
     cleared: u64,
     /// Whether the former contents of the coordinator's log area are no longer needed.
     owns_area: bool,
+    /// The reason of the coordinator's last abort.
+    pub(crate) last_abort: Option<AbortReason>,
 }
 
 impl Coordinator {
@@ -76,7 +78,18 @@ impl Coordinator {
         let rng = cx.port.rng();
         let (history, cleared) = (None, AdmissionGate::UNSEEN);
         let protocol = AnyProtocol::of(cx.database());
-        Coordinator { cx, txn, protocol, together, retry, rng, history, cleared, owns_area: false }
+        Coordinator {
+            cx,
+            txn,
+            protocol,
+            together,
+            retry,
+            rng,
+            history,
+            cleared,
+            owns_area: false,
+            last_abort: None,
+        }
     }
 
     /// Makes the coordinator record the reads and writes of its transactions from now on.
@@ -144,9 +157,14 @@ impl Coordinator {
         self.transact_as(Intent::ReadOnly, body)
     }
 
-    /// Returns the inner future directly, because every level of nested futures adds to the cost of each poll.
+    /// Runs `body` as one transaction with this intent: see [`Coordinator::transact`] and
+    /// [`Coordinator::transact_read_only`].
+    ///
+    /// # Errors
+    /// The same errors as [`Coordinator::transact`].
+    // This function returns the inner future, because every level of nested futures adds to the cost of each poll.
     #[inline]
-    fn transact_as<R>(
+    pub fn transact_as<R>(
         &mut self,
         intent: Intent,
         body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
@@ -368,12 +386,17 @@ impl Coordinator {
     pub(crate) fn roll_back(&mut self, failure: Failure) {
         if let Failure::Abort(reason) = failure {
             self.cx.metrics.aborted(reason);
+            self.last_abort = Some(reason);
         }
         if failure == Failure::CommitUnknown {
             self.cx.forget_unknown_before(self.txn.tag);
         }
         self.txn.in_doubt = false;
-        self.protocol.rollback(&self.cx, &mut self.txn);
+        // This is also the failure of a fetch that the body dropped. The locks of that fetch may have been granted.
+        match self.txn.failed {
+            Some(Failure::Usage) => self.protocol.abandon(&self.cx, &mut self.txn),
+            _ => self.protocol.rollback(&self.cx, &mut self.txn),
+        }
         if failure == Failure::Usage && self.txn.notes.is_mistaken() {
             // Other coordinators of this thread may have replaced the explanation by explanations of their own
             // failures meanwhile.
@@ -385,7 +408,7 @@ impl Coordinator {
         if let (Some(deadline), Some(start)) = (self.retry.deadline, start)
             && self.cx.port.now() - start > deadline
         {
-            return Err(self.cx.explain(Explanation::DeadlineExceeded { tries }));
+            return Err(self.late(tries, false));
         }
         let Some(limit) = self.retry.pause_limit_ns(tries) else {
             self.cx.port.yield_now().await;

@@ -5,6 +5,7 @@
 
 pub(crate) mod attempt;
 pub mod coordinator;
+mod late;
 mod misuse;
 mod multi_get;
 mod restructure;

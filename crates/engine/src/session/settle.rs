@@ -438,7 +438,8 @@ impl Context {
                 return Ok(());
             }
             if deadline.is_some_and(|deadline| self.port.now() > deadline) {
-                return Err(self.explain(Explanation::DeadlineExceeded { tries: 0 }));
+                let waited = "waiting for a change of the configuration".to_owned();
+                return Err(self.explain(Explanation::DeadlineExceeded { tries: 0, waited }));
             }
             self.port.sleep(LOOK_AGAIN).await;
         }

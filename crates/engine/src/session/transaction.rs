@@ -60,8 +60,41 @@ impl<'c> Transaction<'c> {
         let result = body(&mut block).await?;
         self.fetch().await?;
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
-        protocol.close_block(cx, txn).await?;
+        let closed = protocol.close_block(cx, txn).await;
+        self.keep(closed)?;
         Ok(result)
+    }
+
+    /// Returns the same transaction for a shorter time.
+    #[inline]
+    pub fn reborrow(&mut self) -> Transaction<'_> {
+        Transaction { coordinator: self.coordinator }
+    }
+
+    /// The failure after which this try of the transaction can only end: the failure of a fetch, or a mistake of the
+    /// caller that the next fetch would report. A caller whose body has error types of its own can so tell the
+    /// body's decision from a failure that ended the body.
+    pub fn failure(&self) -> Option<Failure> {
+        let txn = &self.coordinator.txn;
+        if txn.notes.is_mistaken() { Some(Failure::Usage) } else { txn.failed }
+    }
+
+    /// The explanation of a failure that this try has just returned. The caller must call this function before another
+    /// coordinator of the thread runs.
+    #[cold]
+    pub fn explanation(&self, failure: Failure) -> Option<Explanation> {
+        let Coordinator { cx, txn, .. } = &*self.coordinator;
+        // The coordinator reports a mistake only when the try ends.
+        let mistake = txn.sequel.mistake().filter(|_| failure == Failure::Usage);
+        mistake.cloned().or_else(|| cx.explanation(failure))
+    }
+
+    /// Remembers the failure of a step other than a fetch.
+    fn keep(&mut self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        if let Err(failure) = outcome {
+            self.coordinator.txn.failed = Some(failure);
+        }
+        outcome
     }
 
     /// Adds a record from which the transaction will read `cells`.
@@ -172,7 +205,8 @@ impl<'c> Transaction<'c> {
     pub async fn fetch_validated(&mut self) -> Result<(), Failure> {
         self.fetch().await?;
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
-        protocol.validate(cx, txn).await
+        let valid = protocol.validate(cx, txn).await;
+        self.keep(valid)
     }
 
     /// Whether the record existed for the operation of this handle. The record may exist in the database or through
@@ -246,6 +280,38 @@ impl<'c> Transaction<'c> {
         let at = entry.payload.plus(column_schema.offset_bytes);
         entry.dirty = entry.dirty.union(Cells::one(column));
         value.store(txn.round.bytes_mut(at, width));
+    }
+
+    /// Sets all columns of a record at once: `fill` writes the bytes of all columns. The same conditions hold as for
+    /// [`Transaction::set`]. If they do not hold, `fill` is not called.
+    ///
+    /// # Panics
+    /// If the record was not fetched, was added only for reading, or without some of its columns. Each of these
+    /// mistakes is a bug of the caller that no input can cause.
+    #[inline]
+    pub fn set_row(&mut self, handle: Handle, fill: impl FnOnce(&mut [u8])) {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        let place = txn.place_of(handle);
+        let entry = match txn.entries.get_mut(place) {
+            Some(entry) => entry,
+            None => match place_to_set(cx, txn, handle) {
+                Some(place) => &mut txn.entries[place],
+                None => return,
+            },
+        };
+        assert!(entry.progress == Progress::Done, "set was called before fetch");
+        assert!(entry.mode != Mode::Read, "set was called on a row that is only read");
+        if !entry.writable || entry.mode == Mode::Delete {
+            return note_nothing_to_set(cx, txn, handle);
+        }
+        let table = cx.table(entry.table);
+        let all = Cells(u64::MAX >> (64 - table.schema.columns.len()));
+        assert!(
+            entry.cells.covers(all),
+            "set was called on columns that the operation did not name"
+        );
+        entry.dirty = all;
+        fill(txn.round.bytes_mut(entry.payload, table.slot.payload_bytes));
     }
 
     /// A shorthand that fetches the whole row of one record immediately.

@@ -462,7 +462,9 @@ fn a_deadline_ends_the_tries() {
     }))
     .unwrap();
     match cx.explanation(Failure::DeadlineExceeded) {
-        Some(Explanation::DeadlineExceeded { tries }) => assert!(tries > 1),
+        Some(Explanation::DeadlineExceeded { tries, waited }) => {
+            assert!(tries > 1 && waited.contains("lock_refused"), "{waited}");
+        }
         other => panic!("{other:?}"),
     }
     world.assert_clean();

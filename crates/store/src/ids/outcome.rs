@@ -212,6 +212,8 @@ pub enum Explanation {
     DeadlineExceeded {
         /// The number of tries before the deadline.
         tries: u32,
+        /// The work during which the deadline passed, and the reason of the last abort.
+        waited: String,
     },
     /// The caller gave a value that cannot be used.
     Usage(UsageError),
@@ -250,8 +252,8 @@ impl fmt::Display for Explanation {
             Explanation::OutOfMemory { bytes } => {
                 write!(f, "the memory pool is full ({bytes} bytes wanted)")
             }
-            Explanation::DeadlineExceeded { tries } => {
-                write!(f, "the deadline passed after {tries} tries")
+            Explanation::DeadlineExceeded { tries, waited } => {
+                write!(f, "the deadline passed after {tries} tries, {waited}")
             }
             Explanation::Usage(error) => write!(f, "{error}"),
         }

@@ -21,6 +21,7 @@ pub type KeyBytes = [u8; INDEX_KEY_BYTES_MAX];
 enum Source {
     Key,
     KeyBits { shift: u8, bits: u8 },
+    KeyBytes { at: u8 },
     Column { offset_bytes: usize, column_type: ColumnType },
 }
 
@@ -37,6 +38,7 @@ enum PartKind {
 fn kind(source: Source, key: KeyWidth) -> PartKind {
     match source {
         Source::Key if key != KeyWidth::Word => PartKind::Text,
+        Source::KeyBytes { .. } => PartKind::Text,
         Source::Column { column_type: ColumnType::Bytes(_), .. } => PartKind::Text,
         Source::Column { column_type: ColumnType::I64, .. } => PartKind::Signed,
         Source::Key | Source::KeyBits { .. } | Source::Column { .. } => PartKind::Unsigned,
@@ -108,6 +110,7 @@ impl Index {
                     Source::Key
                 }
                 IndexPart::KeyBits { shift, bits } => Source::KeyBits { shift, bits },
+                IndexPart::KeyBytes { at, .. } => Source::KeyBytes { at },
                 IndexPart::Column(column) => {
                     columns = columns.union(Cells::one(column));
                     let column = &of.columns[usize::from(column.0)];
@@ -174,6 +177,9 @@ impl Index {
                 Source::KeyBits { shift, bits } => {
                     let field = (word >> shift) & (u64::MAX >> (64 - bits));
                     to.copy_from_slice(&field.to_be_bytes()[8 - width..]);
+                }
+                Source::KeyBytes { at } => {
+                    to.copy_from_slice(&full_key[usize::from(at)..][..width]);
                 }
                 Source::Column { offset_bytes, column_type } => {
                     encode_column(column_type, &payload[offset_bytes..offset_bytes + width], to);

@@ -31,6 +31,13 @@ pub enum IndexPart {
         /// The field's width in bits.
         bits: u8,
     },
+    /// Some bytes of a primary key that is longer than a word, stored unchanged.
+    KeyBytes {
+        /// The position of the first byte in the primary key.
+        at: u8,
+        /// The number of bytes.
+        bytes: u8,
+    },
     /// A column. Integers are stored big-endian (signed ones with the sign bit flipped), and byte columns are
     /// stored unchanged.
     Column(ColumnId),
@@ -62,6 +69,7 @@ impl IndexPart {
         match self {
             IndexPart::Key => primary_key_bytes(schema.key),
             IndexPart::KeyBits { bits, .. } => usize::from(bits).div_ceil(8),
+            IndexPart::KeyBytes { bytes, .. } => usize::from(bytes),
             IndexPart::Column(column) => {
                 schema.columns[usize::from(column.0)].column_type.width_bytes()
             }
@@ -103,6 +111,18 @@ impl IndexSchema {
                     if schema.key != KeyWidth::Word || !fits {
                         let value = format!("{bits} bits from bit {shift} on");
                         return refuse("key bits", value, "1 to 64 bits of a key word".into());
+                    }
+                }
+                IndexPart::KeyBytes { at, bytes } => {
+                    let end = usize::from(at) + usize::from(bytes);
+                    if bytes == 0 || end > schema.stored_key_bytes() {
+                        let value = format!("{bytes} bytes from byte {at} on");
+                        let most = schema.stored_key_bytes();
+                        return refuse(
+                            "key bytes",
+                            value,
+                            format!("bytes of a key of {most} bytes"),
+                        );
                     }
                 }
                 IndexPart::Column(column) if usize::from(column.0) >= schema.columns.len() => {

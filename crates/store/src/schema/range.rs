@@ -156,6 +156,28 @@ impl IndexKey {
         format!("parts of {} bytes", ends.map(part).collect::<Vec<_>>().join(" + "))
     }
 
+    /// The greatest key of this length that is lower than this key. Returns `None` if the key is zeros or empty. With
+    /// the returned key as its end, a scan ends before all keys that begin with this key.
+    #[must_use]
+    pub fn before(mut self) -> Option<IndexKey> {
+        let bytes = self.bytes.get_mut(..usize::from(self.len))?;
+        let last = bytes.iter().rposition(|&byte| byte != 0)?;
+        bytes[last] -= 1;
+        bytes[last + 1..].fill(u8::MAX);
+        Some(self)
+    }
+
+    /// The lowest key of this length that is greater than this key. Returns `None` if the key is ones or empty. With
+    /// the returned key as its beginning, a scan begins after all keys that begin with this key.
+    #[must_use]
+    pub fn after(mut self) -> Option<IndexKey> {
+        let bytes = self.bytes.get_mut(..usize::from(self.len))?;
+        let last = bytes.iter().rposition(|&byte| byte != u8::MAX)?;
+        bytes[last] += 1;
+        bytes[last + 1..].fill(0);
+        Some(self)
+    }
+
     /// The key padded with zeros, which is the lowest possible key that begins with this prefix.
     #[inline]
     pub fn least(&self) -> [u8; INDEX_KEY_BYTES_MAX] {
@@ -243,4 +265,21 @@ pub struct ScanEntry<'a> {
     pub key: &'a [u8],
     /// The primary key of the entry's record.
     pub record: Key<'a>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_a_key_have_no_key_between_them() {
+        let of = |number: u16| IndexKey::new().u16(number);
+        for number in [0, 1, 255, 256, 257, 0xfeff, 0xff00, u16::MAX - 1, u16::MAX] {
+            assert_eq!(of(number).before(), number.checked_sub(1).map(of), "{number}");
+            assert_eq!(of(number).after(), number.checked_add(1).map(of), "{number}");
+        }
+        assert_eq!((IndexKey::new().before(), IndexKey::new().after()), (None, None));
+        let too_long = IndexKey::new().bytes(&[1; INDEX_KEY_BYTES_MAX + 1], 1);
+        assert_eq!((too_long.before(), too_long.after()), (None, None));
+    }
 }
