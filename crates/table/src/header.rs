@@ -107,6 +107,13 @@ impl Header {
         (slot < SLOTS).then_some(slot)
     }
 
+    /// Returns whether the bin is open, and has no claim, no lock, and no entry in a linked line.
+    #[inline]
+    pub(crate) fn is_simple(self) -> bool {
+        let linked = u64::from(SINGLE_BITS | PAIR_BITS);
+        self.0 & (PHASE_MASK | PLANE << SLOTS | linked) == 0
+    }
+
     /// Returns whether the slot is claimed, and has no entry.
     pub(crate) fn is_claimed(self, slot: u32) -> bool {
         let held = self.0 >> SLOTS;
@@ -180,8 +187,10 @@ mod tests {
     fn a_slot_passes_through_its_states() {
         let empty = Header(0);
         assert_eq!((empty.phase(), empty.free_slot()), (Phase::Open, Some(0)));
+        assert!(empty.is_simple() && Header(0b111).is_simple() && !Header(0b1000).is_simple());
+        assert!(!empty.moving().is_simple() && !empty.moved().is_simple());
         let claimed = empty.with_claims(1);
-        assert!(claimed.is_claimed(0) && claimed.same_entries(empty));
+        assert!(claimed.is_claimed(0) && claimed.same_entries(empty) && !claimed.is_simple());
         assert_eq!((claimed.valid(), claimed.free_slot()), (0, Some(1)));
         let valid = claimed.confirmed(0, 0);
         assert!(!valid.same_entries(claimed) && !valid.is_claimed(0));
@@ -190,6 +199,7 @@ mod tests {
         assert_eq!((replaced.valid(), replaced.taken()), (2, 2));
         let locked = replaced.with_claims(1).confirmed_as_shadow(0);
         assert_eq!((locked.valid(), locked.present(), locked.shadows()), (2, 3, 1));
+        assert!(valid.is_simple() && !locked.is_simple());
         assert_eq!(locked.without(1).taken(), 2);
     }
 

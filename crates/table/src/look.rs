@@ -1,7 +1,11 @@
 //! Reads of one bin: the search for a key, and a copy of all entries.
 //!
 //! Invariant: a result is returned only after the header was read a second time and was equal. So all words of the
-//! result were in the bin at one moment. Words of slots that the header does not show are never interpreted.
+//! result were in the bin at one moment. Words of slots that the header does not show are never interpreted as keys or
+//! values. They may be compared as words.
+//!
+//! The instructions that wait for a bin's line decide how far the processor can run ahead into the next operation. So
+//! the search has few of them, and no branch on the slot.
 
 use std::array;
 
@@ -15,6 +19,9 @@ const INLINE_BITS: u32 = (1 << SLOTS_INLINE) - 1;
 
 /// A test of the words of an entry.
 pub(crate) trait Probe {
+    /// Returns the word of the sought key, if a slot with another word has another key.
+    fn word(&self) -> Option<Word>;
+
     /// Returns whether the key word may belong to the sought key.
     ///
     /// # Safety
@@ -62,6 +69,12 @@ pub(crate) fn is_unchanged(bin: &Bin, header: Header) -> bool {
     bin.header.load(Ordering::SeqCst) == header.0
 }
 
+/// Returns the slots of a bin whose key words are equal to a word, as bits.
+#[inline(always)]
+pub(crate) fn same_words(keys: &[Word; SLOTS_INLINE as usize], word: Word) -> u32 {
+    keys.iter().enumerate().fold(0, |bits, (at, key)| bits | u32::from(*key == word) << at)
+}
+
 /// Searches for a key in some slots of a bin, given as bits of the header's planes.
 #[inline(always)]
 pub(crate) fn look<P: Probe>(
@@ -72,14 +85,21 @@ pub(crate) fn look<P: Probe>(
     probe: &P,
 ) -> Look {
     let keys: [Word; SLOTS_INLINE as usize] = array::from_fn(|at| bin.slots[at].key());
-    if !is_unchanged(bin, header) {
-        return Look::Changed;
-    }
     let mut matches = 0;
-    for (at, key) in keys.into_iter().enumerate() {
-        // SAFETY: the header shows the slot, and was equal after the word was read.
-        let matched = slots >> at & 1 == 1 && unsafe { probe.may_be(key) };
-        matches |= u32::from(matched) << at;
+    if let Some(word) = probe.word() {
+        matches = same_words(&keys, word) & slots;
+        if matches == 0 && !is_unchanged(bin, header) {
+            return Look::Changed;
+        }
+    } else {
+        if !is_unchanged(bin, header) {
+            return Look::Changed;
+        }
+        for (at, key) in keys.into_iter().enumerate() {
+            // SAFETY: the header shows the slot, and was equal after the word was read.
+            let matched = slots >> at & 1 == 1 && unsafe { probe.may_be(key) };
+            matches |= u32::from(matched) << at;
+        }
     }
     while matches != 0 {
         let slot = matches.trailing_zeros();

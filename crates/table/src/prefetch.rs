@@ -23,11 +23,11 @@ pub(crate) fn read<T>(address: *const T) {
 /// Asks for a line that will be written.
 #[inline(always)]
 pub(crate) fn write<T>(address: *const T) {
+    // The intrinsic with `_MM_HINT_ET0` becomes a hint for a read, unless the program is compiled for newer processors.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the instruction reads nothing and never faults. Processors without it treat it as a hint without effect.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(address.cast());
+        std::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, readonly, preserves_flags));
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: the instruction reads nothing and never faults.

@@ -17,7 +17,7 @@ use crate::bin::{Bin, Slot, Word};
 use crate::header::{FIRST_OF_PAIR, Header, PAIR_BITS, Phase, SINGLE_BITS, SLOTS, SLOTS_INLINE};
 use crate::index::Index;
 use crate::lines::Purpose;
-use crate::look::{Found, Look, Probe, header_of, look};
+use crate::look::{Found, Look, Probe, header_of, look, same_words};
 use crate::plant::{Plant, Plants, Site};
 use crate::sync::{AtomicPtr, Ordering, give_way, wait_a_moment};
 
@@ -203,6 +203,26 @@ impl Raw {
         }
     }
 
+    /// Inserts an entry, if its bin is simple and no entry's word is the key's. Returns whether it did; `edit` is for all
+    /// other cases.
+    ///
+    /// The claim is also the second look at the header. So no key of a slot that changed in the meantime is overlooked.
+    #[inline(always)]
+    pub(crate) fn insert_into_simple_bin(&self, hash: u64, pair: (Word, Word)) -> bool {
+        let index = self.current();
+        let bin = index.bin_of(hash);
+        crate::prefetch::write(bin);
+        let header = header_of(bin);
+        let matches = same_words(&bin.slots.each_ref().map(Slot::key), pair.0);
+        // A simple bin has no lock, so that each present slot is a valid one.
+        if matches & header.present() != 0 || !header.is_simple() || index.next().is_some() {
+            return false;
+        }
+        self.plants.at(Site::Validated);
+        let confirm = |header: Header, slot| header.confirmed(slot, 0);
+        self.place(index, bin, header, pair, confirm) == Placed::Done
+    }
+
     /// Clears the bit of a slot. Returns false if the header has changed.
     #[inline(always)]
     pub(crate) fn remove(&self, index: &Index, bin: &Bin, header: Header, slot: u32) -> bool {
@@ -329,8 +349,7 @@ impl<'a> Visit<'a> {
     pub(crate) fn new(raw: &'a Raw, hash: u64) -> Self {
         let index = raw.current();
         let bin = index.bin_of(hash);
-        // Loads wait for an earlier atomic exchange, and prefetches do not. So the bin is already on its way while the
-        // program's previous update ends.
+        // The line comes with the right to write it, which the load below would not ask for.
         crate::prefetch::write(bin);
         Self { raw, hash, index, bin, has_helped: false }
     }
@@ -343,12 +362,16 @@ impl<'a> Visit<'a> {
         if header.phase() == Phase::Open && (self.has_helped || self.index.next().is_none()) {
             return header;
         }
-        self.follow(rehash)
+        // Values go in and out, so that the processor keeps this visit in registers.
+        let Self { raw, hash, index, bin, has_helped } = *self;
+        let (next, header) = Self { raw, hash, index, bin, has_helped }.follow(rehash);
+        *self = next;
+        header
     }
 
     #[cold]
     #[inline(never)]
-    fn follow<R: Rehash>(&mut self, rehash: &R) -> Header {
+    fn follow<R: Rehash>(mut self, rehash: &R) -> (Self, Header) {
         let mut rounds = 0;
         if !self.has_helped {
             self.has_helped = true;
@@ -357,7 +380,7 @@ impl<'a> Visit<'a> {
         loop {
             let header = header_of(self.bin);
             match header.phase() {
-                Phase::Open => return header,
+                Phase::Open => return (self, header),
                 Phase::Moving => wait_a_moment(&mut rounds),
                 Phase::Moved => {
                     self.index = self.raw.successor(self.index);

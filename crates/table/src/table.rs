@@ -249,7 +249,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> Table<K, V, S> {
     /// Inserts an entry. The caller holds a guard, as for all functions with a known hash.
     #[inline(always)]
     pub(crate) fn insert_hashed(&self, hash: u64, key: K, value: V) -> Result<(), Refused<V>> {
-        let outcome = self.write(hash, key, value, Reason::Occupied, |found| found.is_none());
+        let pair = Form::<K, V>::encode(hash, key, value);
+        if self.raw.insert_into_simple_bin(hash, pair) {
+            return Ok(());
+        }
+        let outcome = self.write_words(hash, pair, Reason::Occupied, |found| found.is_none());
         outcome.map(|_| ())
     }
 
@@ -397,9 +401,19 @@ impl<K: Hash + Eq, V, S: BuildHasher> Table<K, V, S> {
         key: K,
         value: V,
         otherwise: Reason,
+        agrees: impl FnMut(Option<&Found>) -> bool,
+    ) -> Result<Edit, Refused<V>> {
+        self.write_words(hash, Form::<K, V>::encode(hash, key, value), otherwise, agrees)
+    }
+
+    #[inline(always)]
+    fn write_words(
+        &self,
+        hash: u64,
+        (key, value): (Word, Word),
+        otherwise: Reason,
         mut agrees: impl FnMut(Option<&Found>) -> bool,
     ) -> Result<Edit, Refused<V>> {
-        let (key, value) = Form::<K, V>::encode(hash, key, value);
         let probe = WordProbe::<K, V>::new(key, value);
         let edit = self.edit(hash, &probe, |found| {
             if agrees(found) { Decision::Write { key, value } } else { Decision::Keep }
@@ -463,6 +477,15 @@ pub(crate) struct KeyProbe<'a, K, V, Q: ?Sized> {
 
 impl<K: Borrow<Q>, V, Q: Eq + ?Sized> Probe for KeyProbe<'_, K, V, Q> {
     #[inline(always)]
+    fn word(&self) -> Option<Word> {
+        if Form::<K, V>::key_fits() {
+            Form::<K, V>::word_of(self.key)
+        } else {
+            Some(hash_word(self.hash))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn may_be(&self, key: Word) -> bool {
         if Form::<K, V>::key_fits() {
             // SAFETY: the word was made from a key, by the caller's promise. If the key fits, no box is needed.
@@ -498,6 +521,11 @@ impl<K, V> WordProbe<K, V> {
 }
 
 impl<K: Eq, V> Probe for WordProbe<K, V> {
+    #[inline(always)]
+    fn word(&self) -> Option<Word> {
+        Some(self.key)
+    }
+
     #[inline(always)]
     unsafe fn may_be(&self, key: Word) -> bool {
         if !Form::<K, V>::key_fits() {

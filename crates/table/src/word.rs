@@ -28,13 +28,13 @@ use crate::bin::Word;
 
 /// Returns the identity of a type, in which every lifetime is taken for `'static`.
 #[inline(always)]
-fn id_of<T>() -> TypeId {
+fn id_of<T: ?Sized>() -> TypeId {
     trait Identified {
         fn id(&self) -> TypeId
         where
             Self: 'static;
     }
-    impl<T> Identified for PhantomData<T> {
+    impl<T: ?Sized> Identified for PhantomData<T> {
         #[inline(always)]
         fn id(&self) -> TypeId
         where
@@ -115,6 +115,15 @@ impl<K, V> Form<K, V> {
         } else {
             (to_word(key), to_word(value))
         }
+    }
+
+    /// Returns the word of a key that fits, if the caller's type is the table's key type. Two keys of such a type are equal
+    /// exactly if their words are: the types of the list have no padding, and a word's other bytes are zero.
+    #[inline(always)]
+    pub(crate) fn word_of<Q: ?Sized>(key: &Q) -> Option<Word> {
+        // SAFETY: both types are the same, and a type that fits is `Copy`.
+        (Self::key_fits() && id_of::<Q>() == id_of::<K>())
+            .then(|| to_word(unsafe { std::ptr::from_ref(key).cast::<K>().read() }))
     }
 
     /// Turns a locked key into words.

@@ -175,6 +175,25 @@ fn a_growth_loses_nothing() {
     check(growth_beside_update);
 }
 
+/// An insertion beside a growth that begins.
+fn growth_beside_insertion() {
+    let table = small(None);
+    let other = Arc::clone(&table);
+    let mover = thread::spawn(move || {
+        begin_growth(&other);
+        while help(&other) {}
+    });
+    table.insert(8, 5).unwrap();
+    assert_eq!(table.get(&8), Some(5));
+    mover.join().unwrap();
+    assert_eq!((table.get(&KEY), table.get(&8)), (Some(1), Some(5)));
+}
+
+#[test]
+fn an_insertion_beside_a_growth_stays() {
+    check(growth_beside_insertion);
+}
+
 /// A get while the key's bin moves, and the next index has a successor already.
 fn get_beside_chained_growths(error: Option<Plant>) {
     let table = small(error);
