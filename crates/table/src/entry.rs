@@ -54,6 +54,47 @@ impl<K: Hash + Eq, V: Clone, S: BuildHasher> Table<K, V, S> {
         Ok(self.taken(guard.as_ref(), edit))
     }
 
+    /// Replaces the value of a key by `f` of it, or inserts `first` if the key has none. Returns a clone of the old value.
+    /// `f` may be called several times.
+    ///
+    /// ```
+    /// let table = tarn_table::Table::new();
+    /// for word in "the one and the other".split(' ') {
+    ///     table.update_or_insert(word, 1, |count| count + 1).unwrap();
+    /// }
+    /// assert_eq!((table.get("the"), table.get("one")), (Some(2), Some(1)));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` or `Collision`: a new value needs a free slot.
+    pub fn update_or_insert(
+        &self,
+        key: K,
+        first: V,
+        mut f: impl FnMut(&V) -> V,
+    ) -> Result<Option<V>, Reason>
+    where
+        K: Clone,
+    {
+        let guard = self.guard();
+        let hash = self.hash_of(&key);
+        let mut draft = Draft::<K, V>(None, std::marker::PhantomData);
+        let edit = self.edit(hash, &self.probe::<K>(hash, &key), |found| {
+            draft.discard();
+            let value = match found {
+                None => first.clone(),
+                // SAFETY: the entry was valid, and the guard keeps its box.
+                Some(found) => unsafe { Form::<K, V>::with_value(found.value, &mut f) },
+            };
+            let (key, value) = Form::<K, V>::encode(hash, key.clone(), value);
+            draft.0 = Some(value);
+            Decision::Write { key, value }
+        })?;
+        draft.0 = None;
+        Ok(self.taken(guard.as_ref(), edit))
+    }
+
     /// Replaces the value of a key if it equals `current`. Returns a clone of the replaced value.
     ///
     /// ```

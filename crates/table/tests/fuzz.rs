@@ -132,7 +132,16 @@ impl<K: Made, V: Made> Case<K, V> {
     }
 
     fn update(&mut self, key: &K, value: V, values: &mut Vec<V>) {
-        let old = if self.random.random() {
+        let kind = self.random.random_range(0..3);
+        if kind == 0 {
+            let old = self.table.update_or_insert(key.clone(), value.clone(), |_| value.clone());
+            let old = old.unwrap();
+            assert_eq!(old.is_some(), !values.is_empty());
+            take(values, old);
+            values.push(value);
+            return;
+        }
+        let old = if kind == 1 {
             self.table.update(key, |_| value.clone()).unwrap()
         } else {
             let current = self.value();

@@ -49,6 +49,12 @@ fn entry_operations() {
             table.insert(k(), value(5)).unwrap();
             assert_eq!(table.remove_if(&k(), |old| *old == value(5)), Some(value(5)));
             assert_eq!(table.update(&k(), V::clone), Ok(None));
+            assert_eq!(table.update_or_insert(k(), value(6), |_| unreachable!()), Ok(None));
+            let next = table.update_or_insert(k(), value(0), |old| {
+                assert_eq!(*old, value(6));
+                value(7)
+            });
+            assert_eq!((next, table.remove(&k())), (Ok(Some(value(6))), Some(value(7))));
             assert_eq!(table.get(&k()), None);
         }
         assert!(table.is_empty());
@@ -208,7 +214,8 @@ fn every_box_is_freed_once() {
         assert!(table.insert(key, make()).is_err());
         assert!(table.insert_or_replace(key, make()).is_ok());
         table.update(&key, |_| make()).unwrap();
-        made += 4;
+        table.update_or_insert(key, make(), |_| make()).unwrap();
+        made += 6;
     }
     (0..10).for_each(|key| drop(table.remove(&key)));
     (10..15).for_each(|key| assert!(table.remove_with(&key, |_| Some(())).is_some()));
@@ -253,6 +260,7 @@ fn weak_hashes_are_an_error_and_not_a_loop() {
     assert!((0..15).all(|key| table.get(&key) == Some(key)));
     // A full bin has no room for a replacement either, and says so.
     assert_eq!(table.insert_or_replace(3, 9).unwrap_err().reason, Reason::Collision);
+    assert_eq!(table.update_or_insert(16, 0, |_| 0), Err(Reason::Collision));
     assert_eq!(table.remove(&3), Some(3));
     table.insert(15, 15).unwrap();
 }

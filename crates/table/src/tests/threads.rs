@@ -83,6 +83,7 @@ fn no_increment_is_lost() {
             scope.spawn(|| {
                 for _ in 0..rounds {
                     table.update(&0, |count| count + 1).unwrap();
+                    table.update_or_insert(3, 1, |count| count + 1).unwrap();
                     let lock = table.lock(1).unwrap();
                     let next = lock.value().unwrap() + 1;
                     lock.commit(next).unwrap();
@@ -97,5 +98,5 @@ fn no_increment_is_lost() {
         // Growths beside the increments carry locks and entries along.
         (10..2000).for_each(|key| table.insert(key, key).unwrap());
     });
-    (0..3).for_each(|key| assert_eq!(table.get(&key), Some(4 * rounds), "key {key}"));
+    (0..4).for_each(|key| assert_eq!(table.get(&key), Some(4 * rounds), "key {key}"));
 }
