@@ -170,7 +170,7 @@ impl<K: Hash + Eq, V: Clone, S: BuildHasher> Table<K, V, S> {
         let _guard = self.guard();
         let hash = self.hash_of(&key);
         let (key, value) = Form::<K, V>::encode(hash, key, value);
-        let probe = crate::table::WordProbe::<K, V>::new(key, value);
+        let probe = crate::probe::WordProbe::<K, V>::new(key, value);
         match self.edit(hash, &probe, |_| Decision::Append { key, value }) {
             Ok(_) => Ok(()),
             Err(obstacle) => {

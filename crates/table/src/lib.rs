@@ -27,7 +27,8 @@
 //! the repository. The design and its differences from the paper are in `docs/design/0022-hash-table.md`.
 //!
 //! Map of the files: `header` and `bin` are the bytes; `look`, `raw` and `growth` are the algorithm on words; `word`
-//! turns keys and values into words; `table`, `entry`, `batch`, `lock` and `iter` are the surface.
+//! and `probe` turn keys and values into words, and compare them; `table`, `entry`, `batch`, `lock` and `iter` are the
+//! surface.
 //!
 //! Paper: Katsarakis, Gavrielatos, Ntarmos, "DLHT: A Non-blocking Resizable Hashtable with Fast Deletes and
 //! Memory-awareness", HPDC 2024.
@@ -54,6 +55,7 @@ pub mod modelled;
 mod parallel;
 mod plant;
 mod prefetch;
+mod probe;
 mod raw;
 #[cfg(feature = "serde")]
 mod serial;
