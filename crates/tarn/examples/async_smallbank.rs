@@ -8,23 +8,25 @@
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::time::{Duration, Instant};
-use tarn::{Error, Failure, Table, Tarn, Transaction, Workers, row};
+use tarn::{Error, Row, Table, Tarn, Transaction, Workers};
 
 const CUSTOMERS: u64 = 100_000;
 const START_CENTS: i64 = 1_000_000;
 
-row! {
-    /// A savings account of a customer.
-    struct Savings in "savings" by u64 {
-        cents: i64,
-    }
+/// A savings account of a customer.
+#[derive(Row)]
+#[row(table = "savings", key(customer))]
+struct Savings {
+    customer: u64,
+    cents: i64,
 }
 
-row! {
-    /// A checking account of a customer.
-    struct Checking in "checking" by u64 {
-        cents: i64,
-    }
+/// A checking account of a customer.
+#[derive(Row)]
+#[row(table = "checking", key(customer))]
+struct Checking {
+    customer: u64,
+    cents: i64,
 }
 
 #[derive(Clone, Copy)]
@@ -43,7 +45,7 @@ async fn change(
     tx: &mut Transaction<'_>,
     (a, b): (u64, u64),
     change: impl Fn(Both, i64) -> Option<(i64, i64, i64)>,
-) -> Result<i64, Failure> {
+) -> Result<i64, Error> {
     let (savings, checking) = (bank.savings.update(tx, a), bank.checking.update(tx, a));
     let other = bank.checking.update(tx, b);
     tx.fetch().await?;
@@ -57,10 +59,10 @@ async fn change(
     let Some((saved, paid, got)) = change((has.cents, pays.cents), gets.cents) else {
         return Ok(0);
     };
-    bank.savings.set(tx, savings, &Savings { cents: has.cents + saved });
-    bank.checking.set(tx, checking, &Checking { cents: pays.cents + paid });
+    bank.savings.set(tx, savings, &Savings { cents: has.cents + saved, ..has });
+    bank.checking.set(tx, checking, &Checking { cents: pays.cents + paid, ..pays });
     if got != 0 {
-        bank.checking.set(tx, other, &Checking { cents: gets.cents + got });
+        bank.checking.set(tx, other, &Checking { cents: gets.cents + got, ..gets });
     }
     Ok(saved + paid + got)
 }
@@ -75,7 +77,7 @@ macro_rules! deposit {
         if cents < 0 {
             return Ok(0);
         }
-        $bank.$table.set($tx, record, &$row { cents });
+        $bank.$table.set($tx, record, &$row { cents, ..account });
         Ok($cents)
     }};
 }
@@ -115,8 +117,16 @@ async fn one(bank: Bank, workers: &Workers, rng: &mut Xoshiro256PlusPlus) -> Res
                     let found = (bank.checking.get(tx, from), bank.checking.get(tx, to));
                     let (Some(payer), Some(payee)) = found else { return tx.abort() };
                     if payer.cents >= cents {
-                        bank.checking.set(tx, from, &Checking { cents: payer.cents - cents });
-                        bank.checking.set(tx, to, &Checking { cents: payee.cents + cents });
+                        bank.checking.set(
+                            tx,
+                            from,
+                            &Checking { cents: payer.cents - cents, ..payer },
+                        );
+                        bank.checking.set(
+                            tx,
+                            to,
+                            &Checking { cents: payee.cents + cents, ..payee },
+                        );
                     }
                     Ok(0)
                 })
@@ -135,7 +145,7 @@ async fn one(bank: Bank, workers: &Workers, rng: &mut Xoshiro256PlusPlus) -> Res
                     let (Some(saved), Some(has)) = found else { return tx.abort() };
                     // A cheque beyond both balances costs a fee of one cent.
                     let paid = cents + i64::from(saved.cents + has.cents < cents);
-                    bank.checking.set(tx, checking, &Checking { cents: has.cents - paid });
+                    bank.checking.set(tx, checking, &Checking { cents: has.cents - paid, ..has });
                     Ok(-paid)
                 })
                 .await
@@ -158,7 +168,7 @@ async fn money(bank: Bank, workers: &Workers) -> Result<i64, Error> {
                     sum += bank.savings.get(tx, savings).map_or(0, |it| it.cents);
                     sum += bank.checking.get(tx, checking).map_or(0, |it| it.cents);
                 }
-                Ok(sum)
+                tarn::Ok(sum)
             })
             .await?;
     }
@@ -170,15 +180,15 @@ async fn load(bank: Bank, workers: &Workers) -> Result<(), Error> {
         workers
             .run(async move |tx| {
                 let keys = first..(first + 1_000).min(CUSTOMERS);
-                let records: Vec<_> = keys
-                    .map(|key| (bank.savings.insert(tx, key), bank.checking.insert(tx, key)))
-                    .collect();
-                tx.fetch().await?;
-                for (savings, checking) in records {
-                    bank.savings.set(tx, savings, &Savings { cents: START_CENTS });
-                    bank.checking.set(tx, checking, &Checking { cents: START_CENTS });
-                }
-                Ok(())
+                let (savings, checking): (Vec<_>, Vec<_>) = keys
+                    .map(|customer| {
+                        let cents = START_CENTS;
+                        (Savings { customer, cents }, Checking { customer, cents })
+                    })
+                    .unzip();
+                bank.savings.put_many(tx, &savings).await?;
+                bank.checking.put_many(tx, &checking).await?;
+                tarn::Ok(())
             })
             .await?;
     }

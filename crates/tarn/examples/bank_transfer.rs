@@ -7,14 +7,16 @@
 #![allow(clippy::disallowed_methods, reason = "drives real threads")]
 
 use rand::RngExt as _;
-use tarn::{Error, Session, Table, Tarn, row};
+use tarn::{Error, Row, Session, Table, Tarn};
 
-row! {
-    /// An account of the bank.
-    pub struct Account in "accounts" by u64 {
-        /// The balance of the account, in cents.
-        pub cents: i64,
-    }
+/// An account of the bank.
+#[derive(Row)]
+#[row(table = "accounts", key(number))]
+pub struct Account {
+    /// The number of the account.
+    pub number: u64,
+    /// The balance of the account, in cents.
+    pub cents: i64,
 }
 
 const ACCOUNTS: u64 = 100;
@@ -47,8 +49,8 @@ fn main() -> Result<(), Error> {
 
 fn open_accounts(session: &mut Session, accounts: Table<Account>) -> Result<(), Error> {
     for number in 0..ACCOUNTS {
-        let fresh = Account { cents: START_CENTS };
-        session.run(async |tx| accounts.put(tx, number, &fresh).await)?;
+        let fresh = Account { number, cents: START_CENTS };
+        session.run(async |tx| accounts.put(tx, &fresh).await)?;
     }
     Ok(())
 }

@@ -5,26 +5,29 @@
 //! `cargo run --release -p tarn --example counters`
 
 use rand::RngExt as _;
-use tarn::{Error, Executor, Session, Table, Tarn, row};
+use tarn::{Error, Executor, Row, Session, Table, Tarn, Text};
 
-row! {
-    /// A counter of how often something was seen.
-    pub struct Counter in "counters" by [u8; 16] {
-        /// The number of times that it was seen.
-        pub seen: u64,
-    }
+/// A counter of how often something was seen.
+#[derive(Row)]
+#[row(table = "counters", key(word))]
+pub struct Counter {
+    /// The thing that was seen.
+    pub word: Text<8>,
+    /// The number of times that it was seen.
+    pub seen: u64,
 }
 
 const COROUTINES: usize = 16;
 const INCREMENTS: u64 = 500;
-const WORDS: [&str; 4] = ["north", "east", "south", "west"];
+const WORDS: [Text<8>; 4] =
+    [Text::literal("north"), Text::literal("east"), Text::literal("south"), Text::literal("west")];
 
 fn main() -> Result<(), Error> {
     let tarn = Tarn::embedded().table::<Counter>(WORDS.len() as u64).open()?;
     let counters = tarn.table::<Counter>()?;
     let mut session = tarn.session()?;
     for word in WORDS {
-        session.run(async |tx| counters.put(tx, key(word), &Counter { seen: 0 }).await)?;
+        session.run(async |tx| counters.put(tx, &Counter { word, seen: 0 }).await)?;
     }
 
     let failures = std::cell::RefCell::new(Vec::new());
@@ -45,7 +48,7 @@ fn main() -> Result<(), Error> {
 
     let mut sum = 0;
     for word in WORDS {
-        let counter = session.run(async |tx| counters.find(tx, key(word)).await)?;
+        let counter = session.run(async |tx| counters.find(tx, word).await)?;
         let seen = counter.map_or(0, |counter| counter.seen);
         println!("{word}: {seen}");
         sum += seen;
@@ -54,19 +57,13 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-fn key(word: &str) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..word.len()].copy_from_slice(word.as_bytes());
-    key
-}
-
 async fn count(session: &mut Session, counters: Table<Counter>) -> Result<(), Error> {
     let mut rng = session.context().port.rng();
     for _ in 0..INCREMENTS {
         let word = WORDS[rng.random_range(0..WORDS.len())];
         session
             .transact(async |tx| {
-                let record = counters.update(tx, key(word));
+                let record = counters.update(tx, word);
                 tx.fetch().await?;
                 let Some(mut counter) = counters.get(tx, record) else { return tx.abort() };
                 counter.seen += 1;

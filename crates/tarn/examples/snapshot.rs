@@ -19,18 +19,18 @@ use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use tarn::{Error, Table, Tarn, block_on, row};
+use tarn::{Error, Row, Table, Tarn, block_on};
 use tarn_engine::admin::inspect::{audit, scan};
 use tarn_engine::admin::load::{Loader, Part};
 use tarn_fabric::rng::{mix, seeded};
 use tarn_store::schema::{ColumnId, TableId};
 
-row! {
-    /// An account of the bank.
-    pub struct Account in "accounts" by u64 {
-        /// The balance of the account, in cents.
-        pub cents: i64,
-    }
+/// An account of the bank.
+#[derive(Row)]
+#[row(table = "accounts", key(number))]
+struct Account {
+    number: u64,
+    cents: i64,
 }
 
 const START_CENTS: i64 = 1_000;

@@ -13,12 +13,14 @@
 
 use crate::cluster::{Cluster, ClusterConfig};
 use crate::error::Error;
-use crate::mistakes::{IN_DATABASE, difference, in_builders_words};
-use crate::rows::{Record, Table};
+use crate::mistakes::{difference, in_builders_words};
+use crate::rows::Row;
 use crate::session::Session;
+use crate::table::Table;
 use crate::workers::Workers;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tarn_engine::requests::serve;
 use tarn_engine::session::coordinator::Retry;
 use tarn_engine::site::{ComputeNode, Context};
@@ -29,18 +31,23 @@ use tarn_store::schema::TableSchema;
 /// The greatest number of compute nodes at the same time.
 const COMPUTE_NODES: u16 = 64;
 
+/// The deadline of a call if the program sets none. A call that takes so long waits for something that does not come:
+/// a lock that is never released, or a body that never ends.
+const DEADLINE: Duration = Duration::from_secs(10);
+
 /// The settings of an embedded database. [`Tarn::embedded`] creates this value.
 #[derive(Clone)]
 pub struct Builder {
     schemas: Vec<TableSchema>,
     config: ClusterConfig,
     retry: Retry,
+    deadline: Option<Duration>,
 }
 
 impl Builder {
     /// Adds the table of these rows, laid out for `expected_records`. The table may grow beyond this number.
     #[must_use]
-    pub fn table<R: Record>(self, expected_records: u64) -> Builder {
+    pub fn table<R: Row>(self, expected_records: u64) -> Builder {
         self.schema(R::schema(expected_records))
     }
 
@@ -150,7 +157,16 @@ impl Builder {
         self
     }
 
-    /// Sets how a transaction is tried again after an abort.
+    /// Sets how long each call of a session may take. The default is 10 seconds. `None` means that a call may take
+    /// for ever. [`Session::deadline`] changes the deadline of one session.
+    #[must_use]
+    pub fn deadline(mut self, deadline: impl Into<Option<Duration>>) -> Builder {
+        self.deadline = deadline.into();
+        self
+    }
+
+    /// Sets how a transaction is tried again after an abort. A deadline of `retry` ends only the tries: it counts
+    /// from the first try, and does not end a body.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Builder {
         self.retry = retry;
@@ -167,8 +183,9 @@ impl Builder {
         let first = cluster.join(0)?;
         serve::share_out(cluster.database(), &[first.id]);
         let seats = Seats { nodes: vec![Arc::clone(&first)], free: Vec::new(), next_number: 0 };
-        let (retry, seats) = (self.retry, Mutex::new(seats));
-        let shared = Shared { cluster, retry, seats, saving: Mutex::default(), first };
+        let (retry, deadline, seats) = (self.retry, self.deadline, Mutex::new(seats));
+        let saving = Mutex::default();
+        let shared = Shared { cluster, retry, deadline, seats, saving, first };
         Ok(Tarn { shared: Arc::new(shared) })
     }
 }
@@ -183,6 +200,7 @@ pub struct Tarn {
 struct Shared {
     cluster: Cluster,
     retry: Retry,
+    deadline: Option<Duration>,
     seats: Mutex<Seats>,
     /// The right to save the database.
     saving: Mutex<()>,
@@ -205,14 +223,14 @@ impl Tarn {
     /// Creates the settings of a database in this process.
     pub fn embedded() -> Builder {
         let (schemas, config) = (Vec::new(), ClusterConfig::default());
-        Builder { schemas, config, retry: Retry::default() }
+        Builder { schemas, config, retry: Retry::default(), deadline: Some(DEADLINE) }
     }
 
     /// Returns the table of these rows.
     ///
     /// # Errors
-    /// If the database has no table of these rows, or a table with other columns.
-    pub fn table<R: Record>(&self) -> Result<Table<R>, Error> {
+    /// If the database has no table of these rows, or a table with other columns or indexes.
+    pub fn table<R: Row>(&self) -> Result<Table<R>, Error> {
         let catalog = &self.shared.cluster.database().catalog;
         let refuse = |allowed: String| {
             Error::from(UsageError { field: "table".into(), value: R::TABLE.into(), allowed })
@@ -223,8 +241,13 @@ impl Tarn {
             .ok_or_else(|| refuse(names.collect::<Vec<_>>().join(", ")))?;
         let schema = &catalog.table(id).schema;
         let declared = R::schema(schema.expected_records);
-        match difference(schema, &declared, IN_DATABASE) {
-            None => Ok(Table::new(id, self.shared.cluster.database().number())),
+        match difference(schema, &declared) {
+            None => {
+                let first = schema.indexes.first();
+                let first = first.and_then(|index| catalog.index_id(R::TABLE, &index.name));
+                let first = first.map_or(0, |index| index.0);
+                Ok(Table::new(id, first, self.shared.cluster.database().number()))
+            }
             Some(error) => Err(error.into()),
         }
     }
@@ -279,6 +302,10 @@ impl Tarn {
         self.shared.retry
     }
 
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.shared.deadline
+    }
+
     /// Returns the cluster on which this database runs.
     pub fn cluster(&self) -> &Cluster {
         &self.shared.cluster
@@ -311,10 +338,8 @@ impl Shared {
         let joined = self.cluster.join_beside(slot, &self.first)?;
         seats.nodes.retain(|node| membership.is_member(node.id));
         seats.nodes.push(Arc::clone(&joined));
-        let thread = joined.threads.reserve().expect(
-            "a node that has just joined has free \
-                                                      threads",
-        );
+        let thread = joined.threads.reserve();
+        let thread = thread.expect("a node that has just joined has free threads");
         Ok((joined, thread))
     }
 

@@ -5,32 +5,74 @@
 
 use crate::cluster::OpenError;
 use std::fmt;
+use tarn_engine::site::Context;
 use tarn_store::ids::{Explanation, Failure, TxnId, UsageError};
 
-/// The reason why an operation failed; see the module's documentation.
+/// The reason why an operation failed.
+///
+/// A program's own error type has a variant for it:
+///
+/// ```
+/// enum OrderError {
+///     SoldOut,
+///     Store(tarn::Error),
+/// }
+///
+/// impl From<tarn::Error> for OrderError {
+///     fn from(error: tarn::Error) -> OrderError {
+///         OrderError::Store(error)
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub enum Error {
+    /// The program gave a value that cannot be used.
+    Usage(Box<UsageError>),
     /// The database could not be opened, saved or loaded, or no further compute node can join it.
-    Open(OpenError),
+    Open(Box<OpenError>),
     /// A transaction did not commit, or its outcome is unknown.
     Transaction {
         /// The reason, in one byte.
         failure: Failure,
         /// The details of the failure beyond its reason.
-        explanation: Option<Explanation>,
+        explanation: Option<Box<Explanation>>,
     },
 }
 
+// A body returns this type from every call.
+const _: () = assert!(size_of::<Result<(), Error>>() == 16);
+
 impl Error {
-    /// Whether the transaction's own body aborted the transaction.
+    /// Returns the error of a failure that this thread has just seen.
+    #[cold]
+    pub(crate) fn of(cx: &Context, failure: Failure) -> Error {
+        let explanation = match failure {
+            Failure::Abort(_) => None,
+            _ => cx.explanation(failure).map(Box::new),
+        };
+        Error::Transaction { failure, explanation }
+    }
+
+    /// Returns the error of a transaction that its own body aborts.
+    pub(crate) fn own_abort() -> Error {
+        Error::Transaction { failure: Failure::user_abort(), explanation: None }
+    }
+
+    /// Whether the transaction's own body aborted the transaction, by
+    /// [`Transaction::abort`](crate::Transaction::abort).
     pub fn is_own_abort(&self) -> bool {
-        matches!(self, Error::Transaction { failure, .. } if *failure == Failure::user_abort())
+        self.failure() == Some(Failure::user_abort())
+    }
+
+    /// Whether the call did not end before its deadline.
+    pub fn is_deadline(&self) -> bool {
+        self.failure() == Some(Failure::DeadlineExceeded)
     }
 
     /// Returns the transaction to pass to [`Session::resolve`](crate::Session::resolve), if its outcome is unknown.
     pub fn unknown(&self) -> Option<TxnId> {
-        match self {
-            Error::Transaction { explanation: Some(Explanation::Unknown(txn)), .. } => Some(*txn),
+        match self.explanation() {
+            Some(Explanation::Unknown(txn)) => Some(*txn),
             _ => None,
         }
     }
@@ -38,18 +80,21 @@ impl Error {
     /// Whether [`Session::resolve`](crate::Session::resolve) was called for a transaction that is not known. Either
     /// its outcome was never unknown, or too many transactions were settled since.
     pub fn is_no_longer_known(&self) -> bool {
-        let explanation = match self {
-            Error::Transaction { explanation, .. } => explanation,
-            Error::Open(_) => return false,
-        };
-        matches!(explanation, Some(Explanation::NoLongerKnown(_)))
+        matches!(self.explanation(), Some(Explanation::NoLongerKnown(_)))
     }
 
     /// Returns the engine's verdict on the transaction. `None` if the engine reached no verdict.
     pub fn failure(&self) -> Option<Failure> {
         match self {
             Error::Transaction { failure, .. } => Some(*failure),
-            Error::Open(_) => None,
+            Error::Usage(_) | Error::Open(_) => None,
+        }
+    }
+
+    fn explanation(&self) -> Option<&Explanation> {
+        match self {
+            Error::Transaction { explanation, .. } => explanation.as_deref(),
+            Error::Usage(_) | Error::Open(_) => None,
         }
     }
 }
@@ -57,9 +102,20 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Usage(error) => error.fmt(f),
             Error::Open(error) => error.fmt(f),
-            Error::Transaction { explanation: Some(explanation), .. } => explanation.fmt(f),
-            Error::Transaction { failure, .. } => failure.fmt(f),
+            Error::Transaction { failure, .. } => {
+                match self.explanation() {
+                    Some(explanation) => explanation.fmt(f)?,
+                    None => failure.fmt(f)?,
+                }
+                match failure {
+                    Failure::OutOfMemory => f.write_str(
+                        "; raise spare_bytes of the builder, or the expected number of records of its tables",
+                    ),
+                    _ => Ok(()),
+                }
+            }
         }
     }
 }
@@ -67,6 +123,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            Error::Usage(error) => Some(error),
             Error::Open(error) => Some(error),
             Error::Transaction { failure, .. } => Some(failure),
         }
@@ -75,12 +132,15 @@ impl std::error::Error for Error {
 
 impl From<OpenError> for Error {
     fn from(error: OpenError) -> Error {
-        Error::Open(error)
+        match error {
+            OpenError::Usage(error) => error.into(),
+            error => Error::Open(Box::new(error)),
+        }
     }
 }
 
 impl From<UsageError> for Error {
     fn from(error: UsageError) -> Error {
-        Error::Open(OpenError::Usage(error))
+        Error::Usage(Box::new(error))
     }
 }

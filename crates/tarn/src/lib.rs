@@ -3,23 +3,26 @@
 //! Map:
 //! - [`Tarn`] is a database. A thread runs transactions on it by a [`Session`]. An [`Error`] is the reason why a
 //!   transaction did not commit.
+//! - `#[derive(Row)]` makes a struct the [`Row`] of a [`Table`], with columns that are [`Field`]s. A table reads and
+//!   writes its rows in a [`Transaction`], by their keys or by an [`Index`].
 //! - [`Workers`] runs transactions for the tasks of an async server.
 //! - [`Tarn::save`] writes all rows into a file while transactions run, and [`Tarn::load`] opens this file.
-//! - [`row!`] declares a table's rows. A [`Table`] reads and writes these rows in a [`Transaction`].
 //! - [`cluster`]: the embedded cluster on which a database runs: memory nodes and compute nodes in this process.
 //!
 //! Invariant: this crate uses only public interfaces of the engine and the fabric. So a program can do everything
 //! that this crate does.
 //!
 //! ```
-//! use tarn::{Tarn, row};
+//! use tarn::{Row, Tarn};
 //!
-//! row! {
-//!     /// A bank account.
-//!     pub struct Account in "accounts" by u64 {
-//!         /// The balance.
-//!         pub cents: i64,
-//!     }
+//! /// A bank account.
+//! #[derive(Row)]
+//! #[row(table = "accounts", key(number))]
+//! pub struct Account {
+//!     /// The number of the account.
+//!     pub number: u64,
+//!     /// The balance.
+//!     pub cents: i64,
 //! }
 //!
 //! let bank = Tarn::embedded().table::<Account>(1_000).memory_nodes(3).replicas(3).open()?;
@@ -28,9 +31,9 @@
 //!
 //! session.run(async |tx| {
 //!     for number in [1, 2] {
-//!         accounts.put(tx, number, &Account { cents: 100 }).await?;
+//!         accounts.put(tx, &Account { number, cents: 100 }).await?;
 //!     }
-//!     Ok(())
+//!     tarn::Ok(())
 //! })?;
 //!
 //! // A transfer: both accounts are locked and read in one round trip.
@@ -56,9 +59,15 @@
 
 #![forbid(unsafe_code)]
 
+// The derive macros write paths that begin with the crate's name.
+extern crate self as tarn;
+
 pub mod cluster;
 mod database;
+mod deadline;
 mod error;
+mod field;
+mod index;
 /// The laboratory (`tarn-lab`) uses the memory estimate of this module before it lays out a simulated cluster.
 #[doc(hidden)]
 pub mod memory;
@@ -66,21 +75,37 @@ mod mistakes;
 mod rows;
 mod session;
 mod snapshot;
+mod table;
+mod transaction;
 mod workers;
 
 pub use database::{Builder, Tarn};
 pub use error::Error;
-pub use rows::{Field, PrimaryKey, Record, RecordHandle, Table};
+pub use field::{Bytes, Field, Ordered, Text};
+pub use index::{Index, Prefix, Select, Selected};
+pub use rows::{OrderedRow, Row};
 pub use session::Session;
 pub use snapshot::{Saved, SnapshotError};
+pub use table::{RecordHandle, Table};
+pub use tarn_derive::{Field, Row};
 pub use tarn_engine::session::coordinator::Retry;
-pub use tarn_engine::session::transaction::{Block, Transaction};
 pub use tarn_fabric::clock::Nanos;
 pub use tarn_fabric::executor::{Executor, block_on};
 pub use tarn_fabric::local::Backing;
 pub use tarn_store::ids::{AbortReason, Failure, Resolution, TxnId, UsageError};
 pub use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
+pub use transaction::Transaction;
 pub use workers::Workers;
+
+/// `Ok` with the error type of this crate. The body of a transaction that has no errors of its own ends with
+/// `tarn::Ok(())` where the compiler does not know the error type otherwise.
+///
+/// # Errors
+/// The function returns no error.
+#[allow(non_snake_case, reason = "it stands for the variant")]
+pub fn Ok<T>(value: T) -> Result<T, Error> {
+    Result::Ok(value)
+}
 
 /// The client of the lock service: distributed locks with fencing tokens, without a database (feature `lock`).
 #[cfg(feature = "lock")]
@@ -92,11 +117,13 @@ pub mod lock {
     pub use tarn_net::lock::{Acquire, ClientStatus, ConnectError, LockClient, LockGuard, Options};
 }
 
-/// Items that only the code written by [`row!`] uses.
+/// Items that only the code of the derive macros uses.
 #[doc(hidden)]
 pub mod __private {
-    pub use tarn_engine::transaction::working_set::Handle;
-    pub use tarn_store::schema::row::Row;
+    pub use crate::index::index;
+    pub use crate::rows::{
+        Column, Give, IndexDefinition, Part, Take, check_index, check_key, ordered,
+    };
 }
 
 /// The example of the project's README. The documentation tests run this example too.

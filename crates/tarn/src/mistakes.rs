@@ -7,7 +7,7 @@ use crate::cluster::OpenError;
 use crate::error::Error;
 use std::fmt;
 use tarn_store::ids::UsageError;
-use tarn_store::schema::{Column, ColumnType, KeyWidth, TableSchema};
+use tarn_store::schema::{Column, ColumnType, IndexSchema, KeyWidth, TableSchema};
 
 /// Pairs of names for one value: the name in the engine or the fabric, and the name in [`crate::Builder`].
 const BUILDERS_NAMES: [(&str, &str); 5] = [
@@ -18,9 +18,6 @@ const BUILDERS_NAMES: [(&str, &str); 5] = [
     ("version_cache_entries", "version_cache"),
 ];
 
-/// The words about a table that the database already has: see [`difference`].
-pub(crate) const IN_DATABASE: &str = "as the database has it";
-
 /// Returns an error of opening a database, with the field's name replaced by its name in [`crate::Builder`].
 pub(crate) fn in_builders_words(error: OpenError) -> Error {
     let OpenError::Usage(UsageError { field, value, allowed }) = error else { return error.into() };
@@ -29,9 +26,26 @@ pub(crate) fn in_builders_words(error: OpenError) -> Error {
     UsageError { field, value, allowed }.into()
 }
 
-/// Returns the first difference between declared rows and a table that exists. The difference is a column's name or
-/// type, the number of columns, or the key. `holder` says in the error where the table exists.
-pub(crate) fn difference(
+/// Returns the first difference between declared rows and a table of the database: the key, a column or an index.
+pub(crate) fn difference(table: &TableSchema, declared: &TableSchema) -> Option<UsageError> {
+    const HOLDER: &str = "as the database has it";
+    let index = |table: &TableSchema, at| {
+        let index: Option<&IndexSchema> = table.indexes.get(at);
+        let kind = |it: &IndexSchema| if it.unique { "unique" } else { "not unique" };
+        index.map_or("none".into(), |it| format!("{} over {:?}, {}", it.name, it.parts, kind(it)))
+    };
+    row_difference(table, declared, HOLDER).or_else(|| {
+        let count = table.indexes.len().max(declared.indexes.len());
+        let at = (0..count).find(|at| table.indexes.get(*at) != declared.indexes.get(*at))?;
+        let field = format!("table {}: index {}", table.name, at + 1);
+        let allowed = format!("{}, {HOLDER}", index(table, at));
+        Some(UsageError { field, value: index(declared, at), allowed })
+    })
+}
+
+/// Returns the first difference between declared rows and rows that exist. The difference is the key, a column's name
+/// or type, or the number of columns. `holder` says in the error where the rows exist.
+pub(crate) fn row_difference(
     table: &TableSchema,
     declared: &TableSchema,
     holder: &str,
@@ -65,7 +79,7 @@ fn whole(column: Option<&Column>) -> String {
     column.map_or("none".into(), |it| format!("{}: {}", it.name, Shown(it.column_type)))
 }
 
-/// A column type, printed as it is written in `row!`.
+/// A column type, printed as the type of a field.
 struct Shown<T>(T);
 
 impl fmt::Display for Shown<ColumnType> {
@@ -95,7 +109,7 @@ mod tests {
     use super::*;
 
     fn said(table: &TableSchema, declared: &TableSchema) -> String {
-        difference(table, declared, IN_DATABASE).map_or(String::new(), |error| error.to_string())
+        difference(table, declared).map_or(String::new(), |error| error.to_string())
     }
 
     #[test]
@@ -114,6 +128,7 @@ mod tests {
             (of(&[a, b, ("d", ColumnType::I64)]), "column 3 = d: i64; allowed: none"),
             (of(&[("a", ColumnType::I64), b]), "column a = i64; allowed: u64"),
             (of(&[a, b]).key_bytes(20), "key = [u8; 20]; allowed: u64"),
+            (of(&[a, b]).ordered("by_key"), "index 1 = by_key over [Key], unique; allowed: none"),
         ];
         for (declared, expected) in cases {
             let expected = format!("table t: {expected}, as the database has it");

@@ -1,343 +1,307 @@
-//! Typed rows: a struct for a table's columns, and the operations of a transaction on such rows.
+//! Rows: the trait of a struct that is a row of a table, and the table's schema that follows from the struct.
 //!
-//! Invariant: a row's columns are the fields of its struct in their order. The database stores nothing else for a
-//! row.
+//! Invariant: the fields of the key make the primary key, and are stored nowhere else. All other fields are columns,
+//! in the order of the struct, each at an offset that is known when the program is compiled.
 
-use std::marker::PhantomData;
-use tarn_engine::session::transaction::Transaction;
-use tarn_engine::transaction::working_set::Handle;
-use tarn_store::ids::{Explanation, Failure, UsageError};
-use tarn_store::schema::row::Row;
-use tarn_store::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId, TableSchema};
+use crate::field::{Field, Ordered, key_width, load_column, store_column};
+use tarn_store::schema::{
+    ColumnId, ColumnType, INDEX_KEY_BYTES_MAX, IndexPart, KEY_BYTES_MAX, KeyWidth,
+    PAYLOAD_BYTES_MAX, TableSchema,
+};
 
-/// A type that a column can have.
-pub trait Field: Sized {
-    /// The column's type.
-    const COLUMN_TYPE: ColumnType;
-    /// Creates a value from the column's bytes.
-    fn load(bytes: &[u8]) -> Self;
-    /// Sets the column of the record with this handle.
-    fn store(&self, tx: &mut Transaction<'_>, handle: Handle, column: ColumnId);
-}
-
-macro_rules! integer_fields {
-    ($($type:ty: $column:ident as $stored:ty),+ $(,)?) => {$(
-        impl Field for $type {
-            const COLUMN_TYPE: ColumnType = ColumnType::$column;
-
-            #[inline]
-            fn load(bytes: &[u8]) -> $type {
-                <$type>::from_le_bytes(bytes.try_into().expect("the column's width"))
-            }
-
-            #[inline]
-            fn store(&self, tx: &mut Transaction<'_>, handle: Handle, column: ColumnId) {
-                tx.set(handle, column, <$stored>::from(*self));
-            }
-        }
-    )+};
-}
-
-integer_fields! { u8: U8 as u64, u16: U16 as u64, u32: U32 as u64, u64: U64 as u64, i64: I64 as i64 }
-
-impl<const N: usize> Field for [u8; N] {
-    const COLUMN_TYPE: ColumnType = {
-        assert!(N > 0 && N <= u16::MAX as usize);
-        ColumnType::Bytes(N as u16)
-    };
-
-    #[inline]
-    fn load(bytes: &[u8]) -> [u8; N] {
-        bytes.try_into().expect("the column's width")
-    }
-
-    #[inline]
-    fn store(&self, tx: &mut Transaction<'_>, handle: Handle, column: ColumnId) {
-        tx.set(handle, column, self);
-    }
-}
-
-/// A type that a primary key can have: a word, or bytes if the key does not fit in a word.
-pub trait PrimaryKey {
-    /// The width of the key in the schema.
-    const WIDTH: KeyWidth;
-    /// Returns the key in the engine's form.
-    fn as_key(&self) -> Key<'_>;
-}
-
-impl PrimaryKey for u64 {
-    const WIDTH: KeyWidth = KeyWidth::Word;
-
-    #[inline]
-    fn as_key(&self) -> Key<'_> {
-        Key::Word(*self)
-    }
-}
-
-impl<const N: usize> PrimaryKey for [u8; N] {
-    const WIDTH: KeyWidth = {
-        assert!(N > 0 && N <= tarn_store::schema::KEY_BYTES_MAX);
-        KeyWidth::Bytes(N as u8)
-    };
-
-    fn as_key(&self) -> Key<'_> {
-        Key::Bytes(self)
-    }
-}
-
-/// The row of a table. The macro [`row!`](crate::row!) writes the implementation of this trait.
-pub trait Record: Sized {
-    /// The table's name.
-    const TABLE: &'static str;
-    /// The names and types of the table's columns.
-    const COLUMNS: &'static [(&'static str, ColumnType)];
-    /// The type of the table's primary key.
-    type Key: PrimaryKey;
-
-    /// Creates a value from a stored row.
-    fn load(row: &Row<'_>) -> Self;
-
-    /// Sets every column of the record with this handle.
-    fn store(&self, tx: &mut Transaction<'_>, handle: Handle);
-
-    /// The table's schema.
-    fn schema(expected_records: u64) -> TableSchema {
-        let mut schema = TableSchema::new(Self::TABLE, expected_records);
-        schema.key = Self::Key::WIDTH;
-        let columns = Self::COLUMNS.iter();
-        columns.fold(schema, |schema, (name, column_type)| schema.column(name, *column_type))
-    }
-}
-
-/// Declares a table: a struct of its columns, its name, and the type of its primary key. The types of columns are
-/// `u8`, `u16`, `u32`, `u64`, `i64` or `[u8; N]`. The type of a key is `u64` or `[u8; N]`.
+/// The row of a table. `#[derive(Row)]` implements this trait for a struct with named fields.
+///
+/// The attribute `#[row(...)]` has these parts:
+/// - `table = "NAME"` is the table's name.
+/// - `key(FIELD, ...)` names the fields of the primary key. A key of several fields is passed as a tuple. A key of up
+///   to 8 bytes is the fastest kind. A key has at most 64 bytes.
+/// - `ordered` keeps the rows in the order of their keys as well. Then [`Table::all`](crate::Table::all),
+///   [`Table::range`](crate::Table::range) and [`Table::prefix`](crate::Table::prefix) exist.
+/// - `index(NAME(FIELD, ...))` adds an ordered index, and `unique(NAME(FIELD, ...))` one in which no two rows have
+///   the same fields. Each index becomes a method of the table, in a trait with the name of the struct and `Indexes`.
+///   A module that does not contain the struct imports this trait.
+///
+/// An index costs each insert, each delete, and each change of its fields a write in one more place. All columns of a
+/// row together have at most 16 KiB.
 ///
 /// ```
-/// tarn::row! {
-///     /// A stock item.
-///     #[derive(Clone, PartialEq, Debug)]
-///     pub struct Item in "stock" by [u8; 12] {
-///         /// Pieces.
-///         pub pieces: u32,
-///         /// Their place.
-///         pub shelf: [u8; 8],
-///     }
+/// use tarn::{Error, Field, Row, Tarn, Text};
+///
+/// #[derive(Field, Clone, Copy, PartialEq, Debug)]
+/// enum Status {
+///     Open,
+///     Paid,
 /// }
-/// use tarn::Record;
-/// assert_eq!(Item::schema(10).payload_bytes(), 12);
+///
+/// #[derive(Row, Clone, PartialEq, Debug)]
+/// #[row(table = "orders", key(shop, number), ordered, index(by_status(status, placed)))]
+/// struct Order {
+///     shop: u16,
+///     number: u32,
+///     customer: Text<20>,
+///     status: Status,
+///     placed: u64,
+///     coupon: Option<Text<8>>,
+/// }
+///
+/// let tarn = Tarn::embedded().table::<Order>(100).open()?;
+/// let orders = tarn.table::<Order>()?;
+/// let customer = Text::new("Ada")?;
+/// let status = Status::Open;
+/// let order = Order { shop: 1, number: 7, customer, status, placed: 100, coupon: None };
+/// let open = tarn.session()?.run(async |tx| {
+///     orders.put(tx, &order).await?;
+///     orders.put(tx, &Order { number: 8, placed: 90, ..order.clone() }).await?;
+///     orders.by_status().prefix(Status::Open).rows(tx).await
+/// })?;
+/// assert_eq!(open.iter().map(|order| order.number).collect::<Vec<_>>(), [8, 7]);
+/// # Ok::<(), Error>(())
 /// ```
-#[macro_export]
-macro_rules! row {
-    (
-        $(#[$attribute:meta])*
-        $visibility:vis struct $name:ident in $table:literal by $key:ty {
-            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident : $type:ty),+ $(,)?
-        }
-    ) => {
-        $(#[$attribute])*
-        $visibility struct $name {
-            $($(#[$field_attribute])* $field_visibility $field: $type),+
-        }
+///
+/// Mistakes are errors at the word that has to change:
+///
+/// ```compile_fail
+/// #[derive(tarn::Row)]
+/// #[row(table = "orders", key(nummer))] // no such field
+/// struct Order {
+///     number: u32,
+///     placed: u64,
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #[derive(tarn::Row)]
+/// #[row(table = "orders", key(number), index(by_place(place)))]
+/// struct Order {
+///     number: [u64; 9], // longer than 64 bytes
+///     place: u64,
+/// }
+/// ```
+pub trait Row: Sized {
+    /// The type of the primary key: the type of its field, or a tuple of the types of its fields.
+    type Key: Ordered;
+    /// The table's name.
+    const TABLE: &'static str;
+    /// The table's columns.
+    #[doc(hidden)]
+    const COLUMNS: &'static [Column];
+    /// The table's ordered indexes.
+    #[doc(hidden)]
+    const INDEXES: &'static [IndexDefinition];
 
-        impl $crate::Record for $name {
-            const TABLE: &'static str = $table;
-            const COLUMNS: &'static [(&'static str, $crate::ColumnType)] =
-                &[$((stringify!($field), <$type as $crate::Field>::COLUMN_TYPE)),+];
-            type Key = $key;
+    /// The row's primary key.
+    fn key(&self) -> Self::Key;
 
-            fn load(row: &$crate::__private::Row<'_>) -> Self {
-                let mut columns = (0..).map($crate::ColumnId);
-                $(let $field = <$type as $crate::Field>::load(
-                    row.bytes(columns.next().expect("a row has at most 64 columns")),
-                );)+
-                Self { $($field),+ }
+    /// Creates a row from its key and the bytes of its columns.
+    #[doc(hidden)]
+    fn load(key: Self::Key, payload: &[u8]) -> Self;
+
+    /// Writes the bytes of the row's columns.
+    #[doc(hidden)]
+    fn store(&self, payload: &mut [u8]);
+
+    /// The table's schema, laid out for this number of rows.
+    fn schema(expected_records: u64) -> TableSchema {
+        let mut schema = TableSchema::new(Self::TABLE, expected_records);
+        schema.key = key_width::<Self::Key>();
+        for column in Self::COLUMNS {
+            schema = schema.column(column.name, column.column_type);
+        }
+        for index in Self::INDEXES {
+            schema = schema.index(index.name, &index.parts_of::<Self::Key>(), index.is_unique);
+        }
+        schema
+    }
+}
+
+/// The row of a table that is also in the order of its keys. `#[derive(Row)]` with `ordered` implements this trait.
+#[diagnostic::on_unimplemented(
+    message = "the table of `{Self}` is not in the order of its keys",
+    note = "add `ordered` to the #[row(...)] of `{Self}`"
+)]
+pub trait OrderedRow: Row {
+    /// The types of the fields of the key, as a tuple.
+    type Parts;
+}
+
+/// A column of a row.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Column {
+    name: &'static str,
+    column_type: ColumnType,
+}
+
+impl Column {
+    /// The column with this name and the type `T`.
+    pub const fn of<T: Field>(name: &'static str) -> Column {
+        assert!(T::BYTES > 0, "a column has at least one byte");
+        assert!(T::BYTES <= PAYLOAD_BYTES_MAX, "a column has at most 16 KiB");
+        Column { name, column_type: T::COLUMN_TYPE }
+    }
+}
+
+/// An ordered index of a row.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct IndexDefinition {
+    /// The index's name.
+    pub name: &'static str,
+    /// The fields from which an index key is made.
+    pub parts: &'static [Part],
+    /// Whether no two rows have the same fields.
+    pub is_unique: bool,
+}
+
+/// A field from which an index key is made.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// Bytes of the primary key.
+    Key {
+        /// The position of the first byte.
+        at: usize,
+        /// The number of bytes.
+        bytes: usize,
+    },
+    /// A column.
+    Column {
+        /// The number of the column.
+        number: u8,
+        /// The number of bytes.
+        bytes: usize,
+        /// Whether the schema says that the column is signed.
+        is_signed: bool,
+    },
+}
+
+impl Part {
+    /// The column with this number and the type `T`.
+    pub const fn column<T: Field>(number: u8) -> Part {
+        let is_signed = matches!(T::COLUMN_TYPE, ColumnType::I64);
+        Part::Column { number, bytes: T::BYTES, is_signed }
+    }
+
+    const fn bytes(self) -> usize {
+        match self {
+            Part::Key { bytes, .. } | Part::Column { bytes, .. } => bytes,
+        }
+    }
+}
+
+impl IndexDefinition {
+    /// The parts of the index in the schema of a table with the key `K`.
+    fn parts_of<K: Field>(&self) -> Vec<IndexPart> {
+        // An index over the whole key needs no value beside its keys.
+        let is_key = |parts: &[Part]| match parts {
+            [Part::Key { at: 0, bytes }] => *bytes == K::BYTES && *bytes >= 8,
+            parts if K::BYTES > 8 => {
+                let mut end = 0;
+                parts.iter().all(|part| match *part {
+                    Part::Key { at, bytes } if at == end => {
+                        end += bytes;
+                        true
+                    }
+                    _ => false,
+                }) && end == K::BYTES
             }
-
-            fn store(
-                &self,
-                tx: &mut $crate::Transaction<'_>,
-                handle: $crate::__private::Handle,
-            ) {
-                let mut columns = (0..).map($crate::ColumnId);
-                $($crate::Field::store(
-                    &self.$field,
-                    tx,
-                    handle,
-                    columns.next().expect("a row has at most 64 columns"),
-                );)+
-            }
+            _ => false,
+        };
+        if is_key(self.parts) {
+            return vec![IndexPart::Key];
         }
-    };
-}
-
-/// A record that a transaction has requested.
-pub struct RecordHandle<R> {
-    handle: Handle,
-    row: PhantomData<fn() -> R>,
-}
-
-impl<R> Clone for RecordHandle<R> {
-    fn clone(&self) -> RecordHandle<R> {
-        *self
+        let part = |part: &Part| match *part {
+            Part::Column { number, .. } => IndexPart::Column(ColumnId(number)),
+            Part::Key { at, bytes } => match key_width::<K>() {
+                KeyWidth::Bytes(_) => IndexPart::KeyBytes { at: at as u8, bytes: bytes as u8 },
+                KeyWidth::Word => {
+                    let shift = 8 * (K::BYTES - at - bytes);
+                    IndexPart::KeyBits { shift: shift as u8, bits: 8 * bytes as u8 }
+                }
+            },
+        };
+        self.parts.iter().map(part).collect()
     }
 }
 
-impl<R> Copy for RecordHandle<R> {}
-
-/// A table of one database, identified by the type of its rows. If a transaction of another database uses the table,
-/// the transaction fails with an error that says so.
-pub struct Table<R> {
-    id: TableId,
-    /// The number of the table's database: [`Database::number`](tarn_engine::site::Database::number).
-    database: u64,
-    row: PhantomData<fn() -> R>,
+/// The number of bytes of all columns.
+const fn payload_bytes(columns: &[Column]) -> usize {
+    let (mut bytes, mut at) = (0, 0);
+    while at < columns.len() {
+        bytes += columns[at].column_type.width_bytes();
+        at += 1;
+    }
+    assert!(bytes <= PAYLOAD_BYTES_MAX, "the columns of a row have at most 16 KiB");
+    bytes
 }
 
-impl<R> Clone for Table<R> {
-    fn clone(&self) -> Table<R> {
-        *self
-    }
+/// Asserts that a type can be part of a key or of an index.
+#[doc(hidden)]
+pub const fn ordered<T: Ordered>() {}
+
+/// Asserts that the key has an allowed length.
+#[doc(hidden)]
+pub const fn check_key<R: Row>() {
+    let bytes = <R::Key as Field>::BYTES;
+    assert!(bytes > 0 && bytes <= KEY_BYTES_MAX, "the key of a row has 1 to 64 bytes");
 }
 
-impl<R> Copy for Table<R> {}
+/// Asserts that the keys of an index have an allowed length.
+#[doc(hidden)]
+pub const fn check_index<R: Row>(number: usize) {
+    let index = &R::INDEXES[number];
+    let key_bytes = if <R::Key as Field>::BYTES <= 8 { 8 } else { <R::Key as Field>::BYTES };
+    let (mut bytes, mut at) = (if index.is_unique { 0 } else { key_bytes }, 0);
+    while at < index.parts.len() {
+        bytes += index.parts[at].bytes();
+        at += 1;
+    }
+    assert!(
+        bytes <= INDEX_KEY_BYTES_MAX,
+        "the fields of an index have at most 64 bytes, together with the primary key if it is not unique"
+    );
+}
 
-impl<R: Record> Table<R> {
-    pub(crate) fn new(id: TableId, database: u64) -> Table<R> {
-        Table { id, database, row: PhantomData }
+/// Reads the columns of a row in their order.
+#[doc(hidden)]
+pub struct Take<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Take<'a> {
+    /// Begins with the first column of `R`.
+    #[inline(always)]
+    pub fn new<R: Row>(payload: &'a [u8]) -> Take<'a> {
+        Take { rest: &payload[..const { payload_bytes(R::COLUMNS) }] }
     }
 
-    /// Whether this is a table of the database with this number.
-    #[inline]
-    pub(crate) fn is_of(&self, database: u64) -> bool {
-        self.database == database
-    }
-
-    /// Returns the error of a transaction of another database that uses this table.
-    #[cold]
-    pub(crate) fn foreign(&self) -> UsageError {
-        let (field, value) = ("table".into(), format!("{} of another database", R::TABLE));
-        UsageError { field, value, allowed: "tables of the session's own database".into() }
-    }
-
-    #[cold]
-    fn refuse(&self, tx: &mut Transaction<'_>) -> RecordHandle<R> {
-        handle(tx.refuse(Explanation::Usage(self.foreign())))
-    }
-
-    /// Returns the table's number, for use with the engine's own interface.
-    pub fn id(&self) -> TableId {
-        self.id
-    }
-
-    /// Requests a record that the transaction will read. The record is available after the next
-    /// [`Transaction::fetch`].
-    #[inline]
-    pub fn read(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
-        if !self.is_of(tx.database()) {
-            return self.refuse(tx);
-        }
-        handle(tx.read(self.id, key.as_key(), Cells::ALL))
-    }
-
-    /// Requests a record that the transaction will change. The fetch also locks the record.
-    #[inline]
-    pub fn update(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
-        if !self.is_of(tx.database()) {
-            return self.refuse(tx);
-        }
-        handle(tx.update(self.id, key.as_key(), Cells::ALL))
-    }
-
-    /// Requests the insert of a record. After the fetch, [`Table::existed`] tells whether the record already existed.
-    /// An existing record stays unchanged. If the record is new, the caller must fill it by [`Table::set`], or the
-    /// transaction fails.
-    pub fn insert(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
-        if !self.is_of(tx.database()) {
-            return self.refuse(tx);
-        }
-        handle(tx.insert(self.id, key.as_key()))
-    }
-
-    /// Does the same as [`Table::insert`], for a record whose columns are zeros unless the caller sets them.
-    pub fn insert_zeros(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
-        if !self.is_of(tx.database()) {
-            return self.refuse(tx);
-        }
-        handle(tx.insert_zeros(self.id, key.as_key()))
-    }
-
-    /// Requests the deletion of a record. After the fetch, [`Table::existed`] tells whether the record existed.
-    pub fn delete(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
-        if !self.is_of(tx.database()) {
-            return self.refuse(tx);
-        }
-        handle(tx.delete(self.id, key.as_key()))
-    }
-
-    /// Returns whether a fetched record existed for the operation with this handle. The record may exist in the
-    /// database, or because of earlier operations of the same transaction.
-    pub fn existed(&self, tx: &Transaction<'_>, record: RecordHandle<R>) -> bool {
-        tx.existed(record.handle)
-    }
-
-    /// Returns a fetched record as the transaction sees it, including the transaction's own changes. `None` if the
-    /// record does not exist.
-    ///
-    /// # Panics
-    /// If the record was not fetched.
-    #[inline]
-    pub fn get(&self, tx: &Transaction<'_>, record: RecordHandle<R>) -> Option<R> {
-        tx.get(record.handle).map(|row| R::load(&row))
-    }
-
-    /// Sets every column of a fetched record that was requested by [`Table::update`] or [`Table::insert`]. The commit
-    /// fails if the record to update does not exist, or if the record to insert already existed.
-    ///
-    /// # Panics
-    /// If the record was not fetched, or was requested by [`Table::read`].
-    #[inline]
-    pub fn set(&self, tx: &mut Transaction<'_>, record: RecordHandle<R>, row: &R) {
-        row.store(tx, record.handle);
-    }
-
-    /// Reads one record. This function fetches the record itself.
-    ///
-    /// # Errors
-    /// The same errors as [`Transaction::fetch`].
-    pub async fn find(&self, tx: &mut Transaction<'_>, key: R::Key) -> Result<Option<R>, Failure> {
-        let record = self.read(tx, key);
-        tx.fetch().await?;
-        Ok(self.get(tx, record))
-    }
-
-    /// Writes one record, whether it exists or not. This function fetches the record itself. Returns whether the
-    /// record existed before.
-    ///
-    /// # Errors
-    /// The same errors as [`Transaction::fetch`].
-    pub async fn put(
-        &self,
-        tx: &mut Transaction<'_>,
-        key: R::Key,
-        row: &R,
-    ) -> Result<bool, Failure> {
-        if !self.is_of(tx.database()) {
-            self.refuse(tx);
-            tx.fetch().await?;
-        }
-        let found = handle::<R>(tx.update(self.id, key.as_key(), Cells::ALL));
-        tx.fetch().await?;
-        if self.existed(tx, found) {
-            self.set(tx, found, row);
-            return Ok(true);
-        }
-        let inserted = self.insert(tx, key);
-        tx.fetch().await?;
-        self.set(tx, inserted, row);
-        Ok(false)
+    /// Reads the next column.
+    #[inline(always)]
+    pub fn take<T: Field>(&mut self) -> T {
+        let (column, rest) = self.rest.split_at(T::BYTES);
+        self.rest = rest;
+        load_column(column)
     }
 }
 
-fn handle<R>(handle: Handle) -> RecordHandle<R> {
-    RecordHandle { handle, row: PhantomData }
+/// Writes the columns of a row in their order.
+#[doc(hidden)]
+pub struct Give<'a> {
+    rest: &'a mut [u8],
+}
+
+impl<'a> Give<'a> {
+    /// Begins with the first column of `R`.
+    #[inline(always)]
+    pub fn new<R: Row>(payload: &'a mut [u8]) -> Give<'a> {
+        Give { rest: &mut payload[..const { payload_bytes(R::COLUMNS) }] }
+    }
+
+    /// Writes the next column.
+    #[inline(always)]
+    pub fn give<T: Field>(&mut self, value: &T) {
+        let (column, rest) = std::mem::take(&mut self.rest).split_at_mut(T::BYTES);
+        self.rest = rest;
+        store_column(value, column);
+    }
 }

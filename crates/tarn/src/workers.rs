@@ -7,13 +7,13 @@ use crate::cluster::OpenError;
 use crate::database::Tarn;
 use crate::error::Error;
 use crate::session::Session;
+use crate::transaction::Transaction;
 use crossbeam_channel::{Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::thread;
-use tarn_engine::session::transaction::Transaction;
 use tarn_fabric::executor::block_on;
-use tarn_store::ids::{Failure, Resolution, TxnId, UsageError};
+use tarn_store::ids::{Resolution, TxnId, UsageError};
 
 /// A task's work, with the way to return its result.
 type Job = Box<dyn FnOnce(&mut Session) + Send>;
@@ -38,13 +38,9 @@ type Job = Box<dyn FnOnce(&mut Session) + Send>;
 /// The threads end when the last clone is dropped and all bodies have run.
 ///
 /// ```
-/// # tarn::row! {
-/// #     /// A player.
-/// #     pub struct Player in "players" by u64 {
-/// #         /// Points.
-/// #         pub points: u64,
-/// #     }
-/// # }
+/// # #[derive(tarn::Row)]
+/// # #[row(table = "players", key(id))]
+/// # struct Player { id: u64, points: u64 }
 /// # fn main() -> Result<(), tarn::Error> {
 /// let game = tarn::Tarn::embedded().table::<Player>(100).open()?;
 /// let players = game.table::<Player>()?;
@@ -52,7 +48,7 @@ type Job = Box<dyn FnOnce(&mut Session) + Send>;
 ///
 /// let runtime = tokio::runtime::Builder::new_multi_thread().build().expect("a runtime");
 /// let task = runtime.spawn(async move {
-///     workers.run(async move |tx| players.put(tx, 7, &Player { points: 3 }).await).await
+///     workers.run(async move |tx| players.put(tx, &Player { id: 7, points: 3 }).await).await
 /// });
 /// let was_there = runtime.block_on(task).expect("the task has ended")?;
 /// assert!(!was_there);
@@ -91,17 +87,18 @@ impl Workers {
         Ok(Workers { jobs })
     }
 
-    /// Runs `body` as one transaction; see [`Session::transact`].
+    /// Runs `body` as one transaction; see [`Session::run`].
     ///
     /// # Errors
-    /// The same errors as [`Session::transact`].
+    /// The same errors as [`Session::run`].
     ///
     /// # Panics
     /// If the body panics. The transaction is rolled back.
-    pub async fn run<R, F>(&self, body: F) -> Result<R, Error>
+    pub async fn run<R, E, F>(&self, body: F) -> Result<R, E>
     where
         R: Send + 'static,
-        F: AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure> + Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: AsyncFnMut(&mut Transaction<'_>) -> Result<R, E> + Send + 'static,
     {
         unwound(self.send(move |session: &mut Session| session.run(body)).await)
     }
@@ -113,10 +110,11 @@ impl Workers {
     ///
     /// # Panics
     /// If the body panics.
-    pub async fn run_read_only<R, F>(&self, body: F) -> Result<R, Error>
+    pub async fn run_read_only<R, E, F>(&self, body: F) -> Result<R, E>
     where
         R: Send + 'static,
-        F: AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure> + Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: AsyncFnMut(&mut Transaction<'_>) -> Result<R, E> + Send + 'static,
     {
         unwound(self.send(move |session: &mut Session| session.run_read_only(body)).await)
     }
@@ -133,14 +131,15 @@ impl Workers {
     /// executor must not call this function.
     ///
     /// # Errors
-    /// The same errors as [`Session::transact`].
+    /// The same errors as [`Session::run`].
     ///
     /// # Panics
     /// If the body panics. The transaction is rolled back.
-    pub fn run_blocking<R, F>(&self, body: F) -> Result<R, Error>
+    pub fn run_blocking<R, E, F>(&self, body: F) -> Result<R, E>
     where
         R: Send + 'static,
-        F: AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure> + Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: AsyncFnMut(&mut Transaction<'_>) -> Result<R, E> + Send + 'static,
     {
         unwound(self.send(move |session: &mut Session| session.run(body)).recv())
     }

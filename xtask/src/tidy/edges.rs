@@ -15,7 +15,7 @@ struct Allowed {
     dev: &'static [&'static str],
 }
 
-const TABLE: [Allowed; 16] = [
+const TABLE: [Allowed; 17] = [
     Allowed {
         name: "tarn-cli",
         normal: &[
@@ -50,7 +50,14 @@ const TABLE: [Allowed; 16] = [
     },
     Allowed {
         name: "tarn",
-        normal: &["tarn-engine", "tarn-net", "tarn-locks", "tarn-store", "tarn-fabric"],
+        normal: &[
+            "tarn-derive",
+            "tarn-engine",
+            "tarn-net",
+            "tarn-locks",
+            "tarn-store",
+            "tarn-fabric",
+        ],
         dev: &[],
     },
     Allowed {
@@ -70,6 +77,7 @@ const TABLE: [Allowed; 16] = [
     Allowed { name: "tarn-peers", normal: &["tarn-net", "tarn-locks"], dev: &[] },
     Allowed { name: "tarn-locks", normal: &["tarn-zipf"], dev: &[] },
     Allowed { name: "tarn-zipf", normal: &[], dev: &[] },
+    Allowed { name: "tarn-derive", normal: &[], dev: &[] },
     Allowed { name: "tarn-table", normal: &[], dev: &[] },
     Allowed { name: "tarn-check", normal: &[], dev: &[] },
     Allowed { name: "tarn-fabric", normal: &[], dev: &[] },

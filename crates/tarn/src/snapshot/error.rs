@@ -118,6 +118,6 @@ impl std::error::Error for SnapshotError {
 
 impl From<SnapshotError> for Error {
     fn from(error: SnapshotError) -> Error {
-        Error::Open(OpenError::Snapshot(error))
+        Error::Open(Box::new(OpenError::Snapshot(error)))
     }
 }

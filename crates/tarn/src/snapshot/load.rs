@@ -8,12 +8,11 @@ use super::contents::Contents;
 use crate::cluster::OpenError;
 use crate::database::{Builder, Tarn};
 use crate::error::Error;
-use crate::mistakes::difference;
+use crate::mistakes::row_difference;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use tarn_engine::admin::load::{Loader, Part};
-use tarn_engine::site::Context;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::Failure;
 use tarn_store::schema::{TableId, TableSchema};
@@ -61,7 +60,7 @@ fn take_tables(schemas: &mut Vec<TableSchema>, contents: &Contents) -> Result<()
             continue;
         };
         let holder = format!("as the snapshot {} has it", contents.path().display());
-        if let Some(error) = difference(saved, declared, &holder) {
+        if let Some(error) = row_difference(saved, declared, &holder) {
             return Err(OpenError::Usage(error).into());
         }
         declared.expected_records = declared.expected_records.max(saved.expected_records);
@@ -119,7 +118,7 @@ fn load_part(
     failed: &AtomicBool,
 ) -> Result<u64, Stopped> {
     let cx = tarn.own_context().map_err(Stopped::Error)?;
-    let explain = |failure: Failure| Stopped::Error(explained(&cx, failure));
+    let explain = |failure: Failure| Stopped::Error(Error::of(&cx, failure));
     let mut loader = Loader::new(&cx, part);
     let mut blocks = contents.blocks();
     while let Some(block) = blocks.read_next().map_err(Stopped::Error)? {
@@ -136,8 +135,4 @@ fn load_part(
         .map_err(explain)?;
     }
     block_on(loader.finish()).map_err(explain)
-}
-
-fn explained(cx: &Context, failure: Failure) -> Error {
-    Error::Transaction { failure, explanation: cx.explanation(failure) }
 }

@@ -72,20 +72,16 @@ impl Tarn {
     /// written. `tarn.cluster().fabric().is_private()` tells which memory the database got.
     ///
     /// ```
-    /// # tarn::row! {
-    /// #     /// A player.
-    /// #     pub struct Player in "players" by u64 {
-    /// #         /// Points.
-    /// #         pub points: u64,
-    /// #     }
-    /// # }
+    /// # #[derive(tarn::Row)]
+    /// # #[row(table = "players", key(id))]
+    /// # struct Player { id: u64, points: u64 }
     /// # fn main() -> Result<(), tarn::Error> {
     /// # let folder = std::env::temp_dir().join(format!("tarn-doc-{}", std::process::id()));
     /// # std::fs::create_dir_all(&folder).expect("a folder");
     /// # let path = folder.join("game.tarn");
     /// # let game = tarn::Tarn::embedded().table::<Player>(100).open()?;
     /// # let players = game.table::<Player>()?;
-    /// game.session()?.run(async |tx| players.put(tx, 7, &Player { points: 3 }).await)?;
+    /// game.session()?.run(async |tx| players.put(tx, &Player { id: 7, points: 3 }).await)?;
     /// let saved = game.save(&path)?;
     /// assert_eq!(saved.rows, 1);
     ///

@@ -12,18 +12,18 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn::{Error, Failure, Nanos, Resolution, Retry, Session, Table, Tarn, TxnId, block_on, row};
+use tarn::{Error, Nanos, Resolution, Retry, Session, Table, Tarn, TxnId, block_on};
 use tarn_engine::cluster::info::{ProtocolCaps, ProtocolInfo};
 use tarn_engine::protocol::ALL;
 use tarn_engine::requests::serve::share_out;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 
-row! {
-    /// A row that contains one number.
-    #[derive(Clone, PartialEq, Debug)]
-    struct Row in "rows" by u64 {
-        v: u64,
-    }
+/// A row that contains one number.
+#[derive(tarn::Row, Clone, PartialEq, Debug)]
+#[row(table = "rows", key(id))]
+struct Row {
+    id: u64,
+    v: u64,
 }
 
 /// Returns the names of the protocols that give a guarantee. Prints the names of the other protocols.
@@ -38,7 +38,7 @@ fn those(what: &str, promise: impl Fn(&ProtocolCaps) -> bool) -> Vec<&'static st
 fn open(protocol: &str, copies: usize, deadline: Option<Nanos>) -> (Tarn, Table<Row>) {
     let retry = Retry { deadline, ..Retry::PATIENT };
     let builder = Tarn::embedded().table::<Row>(64).spare_bytes(1 << 20).sessions_max(12);
-    let builder = builder.memory_nodes(copies).replicas(copies).retry(retry);
+    let builder = builder.memory_nodes(copies).replicas(copies).retry(retry).deadline(None);
     let tarn = builder.protocol(protocol, "corrected").open().expect("it can be opened");
     let database = tarn.cluster().database();
     if database.protocol.needs().locks {
@@ -49,7 +49,7 @@ fn open(protocol: &str, copies: usize, deadline: Option<Nanos>) -> (Tarn, Table<
 }
 
 fn put(session: &mut Session, rows: Table<Row>, key: u64, v: u64) -> Result<(), Error> {
-    session.run(async |tx| rows.put(tx, key, &Row { v }).await).map(|_| ())
+    session.run(async |tx| rows.put(tx, &Row { id: key, v }).await).map(|_| ())
 }
 
 fn find(session: &mut Session, rows: Table<Row>, key: u64) -> Result<Option<u64>, Error> {
@@ -138,8 +138,8 @@ fn ask_in_order(
     let ended = match is_nested {
         false => put(own, rows, key, 8),
         true => sibling.run(async |_| {
-            let inner = own.transact(async |tx| rows.put(tx, key, &Row { v: 8 }).await).await;
-            inner.map(|_| ()).map_err(|error| error.failure().expect("the engine's"))
+            let inner = own.transact(async |tx| rows.put(tx, &Row { id: key, v: 8 }).await).await;
+            inner.map(|_| ())
         }),
     };
     let id = ended.err()?.unknown()?;
@@ -224,8 +224,8 @@ async fn change(session: &mut Session, rows: Table<Row>, kind: Kind) -> Result<(
         .transact(async |tx| {
             for key in [1, 2] {
                 match kind {
-                    Kind::Update => _ = rows.put(tx, key, &Row { v: 8 }).await?,
-                    Kind::Insert => _ = rows.put(tx, 10 + key, &Row { v: 8 }).await?,
+                    Kind::Update => _ = rows.put(tx, &Row { id: key, v: 8 }).await?,
+                    Kind::Insert => _ = rows.put(tx, &Row { id: 10 + key, v: 8 }).await?,
                     Kind::Delete => _ = rows.delete(tx, key),
                     Kind::Read => _ = rows.find(tx, key).await?,
                 }
@@ -255,7 +255,7 @@ fn look(session: &mut Session, rows: Table<Row>) -> [Option<u64>; 2] {
         for (at, key) in [1, 2, 11, 12].into_iter().enumerate() {
             seen[at] = rows.find(tx, key).await?.map(|row| row.v);
         }
-        Ok(seen)
+        tarn::Ok(seen)
     });
     let [one, two, three, four] = seen.expect("nothing is in its way");
     assert_eq!((one, three), (two, four), "half of it is there");
@@ -353,8 +353,8 @@ fn keep_alike(tarn: &Tarn, rows: Table<Row>, stop: &AtomicBool) {
         let written = session.run(async |tx| {
             let both = [1, 2].map(|key| rows.update(tx, key));
             tx.fetch().await?;
-            both.into_iter().for_each(|row| rows.set(tx, row, &Row { v }));
-            Ok(())
+            both.into_iter().for_each(|row| rows.set(tx, row, &Row { id: row.key(), v }));
+            tarn::Ok(())
         });
         written.expect("nothing is broken");
     }
@@ -366,6 +366,19 @@ enum Way {
     Abort,
     Error,
     Validated,
+}
+
+/// The errors of a body.
+#[derive(Debug)]
+enum Told {
+    Itself,
+    Store,
+}
+
+impl From<Error> for Told {
+    fn from(_: Error) -> Told {
+        Told::Store
+    }
 }
 
 /// Runs bodies while a writer keeps two records equal. Returns two numbers: how many bodies reported a difference to
@@ -392,13 +405,14 @@ fn count_told(protocol: &str, way: Way, tries: u64) -> (u64, u64) {
                     Way::Validated => tx.fetch_validated().await?,
                     Way::Abort | Way::Error => tx.fetch().await?,
                 }
-                if rows.get(tx, one) == rows.get(tx, two) {
+                let v = |record| rows.get(tx, record).map(|row| row.v);
+                if v(one) == v(two) {
                     return Ok(());
                 }
                 saw.fetch_add(1, Ordering::Relaxed);
-                if way == Way::Error { Err(Failure::Usage) } else { tx.abort() }
+                if way == Way::Error { Err(Told::Itself) } else { Ok(tx.abort()?) }
             });
-            told += u64::from(ended.is_err());
+            told += u64::from(matches!(ended, Err(Told::Itself | Told::Store)));
         }
         stop.store(true, Ordering::Relaxed);
         told

@@ -15,16 +15,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use tarn::{Builder, Error, Nanos, Retry, Session, Table, Tarn, row};
+use tarn::{Builder, Error, Nanos, Retry, Row, Session, Table, Tarn};
 use tarn_engine::protocol::ALL;
 
 /// The time limit of a runtime that does not notice that nothing can wake it any more.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-row! {
-    struct Counter in "counters" by u64 {
-        seen: u64,
-    }
+#[derive(Row)]
+#[row(table = "counters", key(id))]
+struct Counter {
+    id: u64,
+    seen: u64,
 }
 
 fn protocols() -> impl Iterator<Item = &'static str> {
@@ -122,7 +123,9 @@ async fn every_operation(tarn: &Tarn) -> Result<(), Error> {
     let counters = tarn.table::<Counter>()?;
     let mut session = tarn.session()?;
     for key in 0..4 {
-        session.transact(async |tx| counters.put(tx, key, &Counter { seen: key }).await).await?;
+        session
+            .transact(async |tx| counters.put(tx, &Counter { id: key, seen: key }).await)
+            .await?;
     }
     add(&mut session, counters, 3).await?;
     let found = session.transact_read_only(async |tx| counters.find(tx, 3).await).await?;
@@ -142,7 +145,7 @@ async fn every_operation(tarn: &Tarn) -> Result<(), Error> {
 async fn contended(name: &str, tarn: &Tarn, times: u64) -> Result<(), Error> {
     let counters = tarn.table::<Counter>()?;
     let mut one = tarn.session()?;
-    one.transact(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await).await?;
+    one.transact(async |tx| counters.put(tx, &Counter { id: 1, seen: 0 }).await).await?;
     let mut other = one.sibling()?;
     let many = async |session: &mut Session| {
         for _ in 0..times {
@@ -193,7 +196,8 @@ fn tasks_of_one_thread_share_a_record_under_tokio() {
         under_tokio(protocol, move || async move {
             let counters = tarn.table::<Counter>().expect("its table");
             let mut first = tarn.session().expect("a session");
-            let begun = first.transact(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await);
+            let begun =
+                first.transact(async |tx| counters.put(tx, &Counter { id: 1, seen: 0 }).await);
             begun.await.expect("put");
             let ended = Rc::new(Cell::new(0));
             // One task has a sibling of the first session, on the same thread. For the database, each of the other
@@ -225,7 +229,7 @@ fn two_runtimes_share_a_record() {
         let tarn = open(protocol);
         let counters = tarn.table::<Counter>().expect("its table");
         let mut session = tarn.session().expect("a session");
-        session.run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await).expect("put");
+        session.run(async |tx| counters.put(tx, &Counter { id: 1, seen: 0 }).await).expect("put");
         let threads = [tarn.clone(), tarn.clone()].map(|tarn| {
             std::thread::spawn(move || {
                 under_tokio(protocol, move || async move {

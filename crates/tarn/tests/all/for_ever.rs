@@ -6,7 +6,7 @@
 use crate::common::each_that;
 use std::rc::Rc;
 use tarn::cluster::{Cluster, ClusterConfig};
-use tarn::{Backing, Nanos, Retry, Tarn, row};
+use tarn::{Backing, Nanos, Retry, Row, Tarn};
 use tarn_engine::protocol::ALL;
 use tarn_engine::recovery;
 use tarn_engine::requests::serve;
@@ -21,10 +21,11 @@ const A: ColumnId = ColumnId(0);
 /// The deadline is longer than any transaction of these tests takes.
 const RETRY: Retry = Retry { deadline: Some(Nanos(20_000_000_000)), ..Retry::PATIENT };
 
-row! {
-    struct Value in "values" by u64 {
-        v: u64,
-    }
+#[derive(Row)]
+#[row(table = "values", key(id))]
+struct Value {
+    id: u64,
+    v: u64,
 }
 
 #[test]
@@ -113,16 +114,21 @@ fn no_session_waits_for_a_lock_of_its_own() {
         let snapshot = info.caps.snapshot_isolation.then_some("corrected,si");
         for variant in ["corrected"].into_iter().chain(snapshot) {
             let values = Tarn::embedded().table::<Value>(40).memory(Backing::Private);
-            let values = values.protocol(info.name, variant).retry(RETRY).open().expect("opens");
+            let values = values
+                .protocol(info.name, variant)
+                .retry(RETRY)
+                .deadline(None)
+                .open()
+                .expect("opens");
             let table = values.table::<Value>().expect("it is there");
             let mut session = values.session().expect("one");
             for key in 0..200u64 {
                 let ended = session.run(async |tx| {
-                    table.put(tx, key, &Value { v: key }).await?;
+                    table.put(tx, &Value { id: key, v: key }).await?;
                     for other in 100_000..100_020 {
                         assert!(table.find(tx, other).await?.is_none());
                     }
-                    Ok(())
+                    tarn::Ok(())
                 });
                 assert!(ended.is_ok(), "{} {variant}: key {key}: {ended:?}", info.name);
             }

@@ -7,33 +7,35 @@
 
 use crate::common::each_that;
 use tarn::{
-    Backing, Builder, Error, Executor, Failure, Nanos, Retry, Session, Tarn, block_on, row,
+    Backing, Builder, Error, Executor, Failure, Nanos, Retry, Row, Session, Tarn, block_on,
 };
 use tarn_engine::protocol::ALL;
 
-row! {
-    /// A row with one column of each type, under a key of bytes.
-    #[derive(Clone, PartialEq, Debug)]
-    struct Everything in "everything" by [u8; 20] {
-        a: u8,
-        b: u16,
-        c: u32,
-        d: u64,
-        e: i64,
-        f: [u8; 3],
-    }
+/// A row with one column of each type, under a key of bytes.
+#[derive(Row, Clone, PartialEq, Debug)]
+#[row(table = "everything", key(id))]
+struct Everything {
+    id: [u8; 20],
+    a: u8,
+    b: u16,
+    c: u32,
+    d: u64,
+    e: i64,
+    f: [u8; 3],
 }
 
-row! {
-    struct Counter in "counters" by u64 {
-        seen: u64,
-    }
+#[derive(Row)]
+#[row(table = "counters", key(id))]
+struct Counter {
+    id: u64,
+    seen: u64,
 }
 
-row! {
-    struct OtherCounter in "counters" by u64 {
-        seen: u32,
-    }
+#[derive(Row)]
+#[row(table = "counters", key(id))]
+struct OtherCounter {
+    id: u64,
+    seen: u32,
 }
 
 fn small() -> Builder {
@@ -46,7 +48,7 @@ const RETRY: Retry = Retry { deadline: Some(Nanos(30_000_000_000)), ..Retry::PAT
 /// Runs `test` on a small database of each protocol.
 fn each(test: impl Fn(Builder) -> Result<(), Error>) {
     for info in ALL {
-        let ended = test(small().protocol(info.name, "corrected").retry(RETRY));
+        let ended = test(small().protocol(info.name, "corrected").retry(RETRY).deadline(None));
         assert!(ended.is_ok(), "{}: {ended:?}", info.name);
     }
 }
@@ -77,18 +79,18 @@ fn rows_come_back_as_they_were_stored() {
 fn stored(tarn: &Tarn) -> Result<(), Error> {
     let table = tarn.table::<Everything>()?;
     let mut session = tarn.session()?;
-    let row = Everything { a: 1, b: 2, c: 3, d: u64::MAX, e: -5, f: *b"abc" };
     let key = *b"a key of 20 bytes...";
-    let was_there = session.run(async |tx| table.put(tx, key, &row).await)?;
+    let row = Everything { a: 1, b: 2, c: 3, d: u64::MAX, e: -5, f: *b"abc", id: key };
+    let was_there = session.run(async |tx| table.put(tx, &row).await)?;
     assert!(!was_there);
     assert_eq!(session.run(async |tx| table.find(tx, key).await)?, Some(row.clone()));
     let changed = Everything { e: i64::MIN, ..row };
-    assert!(session.run(async |tx| table.put(tx, key, &changed).await)?);
+    assert!(session.run(async |tx| table.put(tx, &changed).await)?);
     assert_eq!(session.run(async |tx| table.find(tx, key).await)?, Some(changed));
     let deleted = session.run(async |tx| {
         let record = table.delete(tx, key);
         tx.fetch().await?;
-        Ok(table.existed(tx, record))
+        tarn::Ok(table.existed(tx, record))
     })?;
     assert!(deleted);
     assert_eq!(session.run(async |tx| table.find(tx, key).await)?, None);
@@ -104,7 +106,7 @@ fn aborted(tarn: &Tarn) -> Result<(), Error> {
     let counters = tarn.table::<Counter>()?;
     let mut session = tarn.session()?;
     let ended: Result<(), Error> = session.run(async |tx| {
-        counters.put(tx, 1, &Counter { seen: 7 }).await?;
+        counters.put(tx, &Counter { id: 1, seen: 7 }).await?;
         tx.abort()
     });
     let error = ended.expect_err("aborted");
@@ -118,7 +120,10 @@ fn mistakes_are_explained() -> Result<(), Error> {
     let tarn = small().open()?;
     let mut session = tarn.session()?;
     let table = tarn.table::<Everything>()?;
-    let ended = session.run(async |tx| tx.get_row(table.id(), 5u64).await.map(|_| ()));
+    let ended = session.run(async |tx| {
+        let got = tx.engine().get_row(table.id(), 5u64).await.map(|_| ());
+        got.map_err(|failure| tx.explain(failure))
+    });
     let error = ended.expect_err("a word is no key of this table");
     assert_eq!(error.failure(), Some(Failure::Usage));
     assert!(error.to_string().contains("key of table everything"), "{error}");
@@ -178,7 +183,7 @@ fn sessions_beyond_one_life_of_a_compute_node_lose_no_update() {
     each(|small| {
         let tarn = small.open()?;
         let counters = tarn.table::<Counter>()?;
-        tarn.session()?.run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
+        tarn.session()?.run(async |tx| counters.put(tx, &Counter { id: 1, seen: 0 }).await)?;
         let work = |times: u64| -> Result<(), Error> {
             (0..times)
                 .try_for_each(|_| block_on(count(&mut tarn.session()?, counters, 1)).map(|_| ()))
@@ -201,7 +206,7 @@ fn idle_sessions_block_no_other_session() {
         let tarn = small.memory_nodes(2).replicas(2).open()?;
         let counters = tarn.table::<Counter>()?;
         let mut resting = vec![tarn.session()?];
-        resting[0].run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
+        resting[0].run(async |tx| counters.put(tx, &Counter { id: 1, seen: 0 }).await)?;
         for number in 1..150 {
             resting.push(tarn.session()?);
             let seen = block_on(count(&mut resting[number], counters, 1))?;
@@ -224,7 +229,7 @@ fn sibling_sessions_run_side_by_side_on_one_thread() {
         let tarn = small.open()?;
         let counters = tarn.table::<Counter>()?;
         let mut session = tarn.session()?;
-        session.run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
+        session.run(async |tx| counters.put(tx, &Counter { id: 1, seen: 0 }).await)?;
         let mut siblings = (0..4).map(|_| session.sibling()).collect::<Result<Vec<_>, _>>()?;
         let mut executor = Executor::new();
         for sibling in &mut siblings {
@@ -250,9 +255,9 @@ fn readers_see_all_records_as_of_one_moment() {
         let mut session = tarn.session()?;
         session.run(async |tx| {
             for key in 0..4 {
-                counters.put(tx, key, &Counter { seen: 0 }).await?;
+                counters.put(tx, &Counter { id: key, seen: 0 }).await?;
             }
-            Ok(())
+            tarn::Ok(())
         })?;
         let write = || -> Result<(), Error> {
             let mut session = tarn.session()?;
@@ -262,9 +267,9 @@ fn readers_see_all_records_as_of_one_moment() {
                     tx.fetch().await?;
                     for record in all {
                         let seen = counters.get(tx, record).map_or(0, |counter| counter.seen);
-                        counters.set(tx, record, &Counter { seen: seen + 1 });
+                        counters.set(tx, record, &Counter { id: record.key(), seen: seen + 1 });
                     }
-                    Ok(())
+                    tarn::Ok(())
                 })?;
             }
             Ok(())
@@ -278,7 +283,7 @@ fn readers_see_all_records_as_of_one_moment() {
                     read[..4].iter().all(|row| seen(row) == seen(&read[0])) && read[4].is_none()
                 );
                 let pair = block_on(session.transact_read_only(async |tx| {
-                    Ok([counters.find(tx, 3).await?, counters.find(tx, 0).await?])
+                    tarn::Ok([counters.find(tx, 3).await?, counters.find(tx, 0).await?])
                 }))?;
                 assert_eq!(seen(&pair[0]), seen(&pair[1]));
             }
@@ -300,12 +305,12 @@ fn a_transaction_dropped_half_way_blocks_no_other_one() -> Result<(), Error> {
         let counters = tarn.table::<Counter>()?;
         // The sessions belong to more than one incarnation. The node of the first incarnation grants the locks.
         let mut sessions = (0..70).map(|_| tarn.session()).collect::<Result<Vec<_>, _>>()?;
-        sessions[0].run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
+        sessions[0].run(async |tx| counters.put(tx, &Counter { id: 1, seen: 0 }).await)?;
         for at in [0, 69] {
             let mut dropped = Box::pin(sessions[at].transact(async |tx| {
                 counters.update(tx, 1);
                 tx.fetch().await?;
-                std::future::pending::<Result<(), Failure>>().await
+                std::future::pending::<Result<(), Error>>().await
             }));
             let mut waiting = std::task::Context::from_waker(std::task::Waker::noop());
             (0..100).for_each(|_| assert!(dropped.as_mut().poll(&mut waiting).is_pending()));
@@ -351,24 +356,24 @@ fn a_table_of_another_database_is_refused() -> Result<(), Error> {
     let (one, other) = (small().open()?, small().open()?);
     let table = one.table::<Counter>()?;
     let mut session = other.session()?;
-    session
-        .run(async |tx| other.table::<Counter>().unwrap().put(tx, 7, &Counter { seen: 7 }).await)?;
-    for operation in 0..7 {
+    session.run(async |tx| {
+        other.table::<Counter>().unwrap().put(tx, &Counter { id: 7, seen: 7 }).await
+    })?;
+    for operation in 0..6 {
         let refused = session
             .run(async |tx| {
                 match operation {
                     0 => _ = table.find(tx, 7).await?,
-                    1 => _ = table.put(tx, 7, &Counter { seen: 8 }).await?,
+                    1 => _ = table.put(tx, &Counter { id: 7, seen: 8 }).await?,
                     2 => _ = table.read(tx, 7),
                     3 => {
                         let record = table.update(tx, 7);
                         assert!(!table.existed(tx, record) && table.get(tx, record).is_none());
                     }
                     4 => _ = table.insert(tx, 8),
-                    5 => _ = table.insert_zeros(tx, 8),
                     _ => _ = table.delete(tx, 7),
                 }
-                Ok(())
+                tarn::Ok(())
             })
             .expect_err("another database's");
         assert_eq!(refused.failure(), Some(Failure::Usage));
@@ -378,7 +383,8 @@ fn a_table_of_another_database_is_refused() -> Result<(), Error> {
     let refused = tarn::block_on(session.multi_get(table, &[7])).err().expect("likewise");
     assert!(refused.to_string().contains("counters of another database"), "{refused}");
     let own = other.clone().table::<Counter>()?; // a clone of the value is the same database
-    let stored = session.run(async |tx| Ok((own.find(tx, 7).await?, own.find(tx, 8).await?)))?;
+    let stored =
+        session.run(async |tx| tarn::Ok((own.find(tx, 7).await?, own.find(tx, 8).await?)))?;
     assert_eq!((stored.0.map(|row| row.seen), stored.1.is_none()), (Some(7), true));
     Ok(())
 }
@@ -388,12 +394,12 @@ fn writes_of_one_record_come_one_after_the_other() -> Result<(), Error> {
     let tarn = small().open()?;
     let table = tarn.table::<Counter>()?;
     let mut session = tarn.session()?;
-    session.run(async |tx| table.put(tx, 1, &Counter { seen: 10 }).await)?;
+    session.run(async |tx| table.put(tx, &Counter { id: 1, seen: 10 }).await)?;
     let found = session.run(async |tx| {
         table.delete(tx, 1);
         tx.fetch().await?;
-        let first = table.put(tx, 1, &Counter { seen: 20 }).await?;
-        Ok((first, table.put(tx, 1, &Counter { seen: 21 }).await?))
+        let first = table.put(tx, &Counter { id: 1, seen: 20 }).await?;
+        tarn::Ok((first, table.put(tx, &Counter { id: 1, seen: 21 }).await?))
     })?;
     assert_eq!(found, (false, true));
     let seen = session.run(async |tx| table.find(tx, 1).await)?.map(|row| row.seen);
@@ -402,8 +408,8 @@ fn writes_of_one_record_come_one_after_the_other() -> Result<(), Error> {
         .run(async |tx| {
             let record = table.update(tx, 2);
             tx.fetch().await?;
-            table.set(tx, record, &Counter { seen: 1 });
-            Ok(())
+            table.set(tx, record, &Counter { id: 2, seen: 1 });
+            tarn::Ok(())
         })
         .expect_err("there is none");
     assert!(refused.to_string().contains("key 2 that the update did not find"), "{refused}");
@@ -413,13 +419,14 @@ fn writes_of_one_record_come_one_after_the_other() -> Result<(), Error> {
 /// Tests that the builder sets the limits of a transaction, and that an error about an exceeded limit names it.
 #[test]
 fn a_transaction_that_is_too_large_names_the_option() -> Result<(), Error> {
-    let open = || small().spare_bytes(16 << 20).log_bytes(1024);
+    let open = || small().deadline(None).spare_bytes(16 << 20).log_bytes(1024);
     let fill = |tarn: &Tarn, count: u64| -> Result<(), Error> {
         let counters = tarn.table::<Counter>()?;
         tarn.session()?.run(async |tx| {
             let rows: Vec<_> = (0..count).map(|key| counters.insert(tx, key)).collect();
             tx.fetch().await?;
-            rows.into_iter().for_each(|row| counters.set(tx, row, &Counter { seen: 1 }));
+            rows.into_iter()
+                .for_each(|row| counters.set(tx, row, &Counter { id: row.key(), seen: 1 }));
             Ok(())
         })
     };

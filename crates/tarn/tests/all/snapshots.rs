@@ -15,52 +15,55 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tarn::cluster::OpenError;
 use tarn::{
-    Backing, Builder, ColumnId, ColumnType, Error, SnapshotError, TableSchema, Tarn, block_on, row,
+    Backing, Builder, ColumnId, ColumnType, Error, Row, SnapshotError, TableSchema, Tarn, block_on,
 };
 use tarn_engine::admin::inspect::{audit, scan};
 use tarn_engine::admin::load::{Loader, Part};
 use tarn_engine::protocol::ALL;
-use tarn_engine::session::transaction::{IndexKey, Scan};
-use tarn_store::schema::{IndexPart, Key, TableId};
+use tarn_store::schema::{Key, TableId};
 
-row! {
-    /// A bank account.
-    #[derive(Clone, PartialEq, Debug)]
-    pub struct Account in "accounts" by u64 {
-        /// The balance.
-        pub cents: i64,
-        /// A text that makes the row longer than a line.
-        pub note: [u8; 90],
-    }
+/// A bank account, with a text that makes the row longer than a line.
+#[derive(Row, Clone, PartialEq, Debug)]
+#[row(table = "accounts", key(number), index(by_cents(cents)))]
+struct Account {
+    number: u64,
+    cents: i64,
+    note: [u8; 90],
 }
 
-row! {
-    /// A stock item.
-    #[derive(Clone, PartialEq, Debug)]
-    pub struct Item in "stock" by [u8; 12] {
-        /// Pieces.
-        pub pieces: u32,
-        /// A grade.
-        pub grade: u8,
-    }
+/// A stock item, with a long key.
+#[derive(Row, Clone, PartialEq, Debug)]
+#[row(table = "stock", key(code), ordered, index(by_grade(grade)))]
+struct Item {
+    code: [u8; 12],
+    pieces: u32,
+    grade: u8,
 }
 
-row! {
-    /// A row of a table that stays empty.
-    pub struct Unused in "unused" by u64 {
-        /// A number.
-        pub number: u64,
-    }
+/// A row of a table that stays empty.
+#[derive(Row)]
+#[row(table = "unused", key(id))]
+struct Unused {
+    id: u64,
+    number: u64,
 }
 
-row! {
-    /// An account with another column.
-    pub struct Renamed in "accounts" by u64 {
-        /// The balance.
-        pub cents: i64,
-        /// A shorter text.
-        pub note: [u8; 89],
-    }
+/// An account with a shorter text.
+#[derive(Row)]
+#[row(table = "accounts", key(number))]
+struct Shorter {
+    number: u64,
+    cents: i64,
+    note: [u8; 89],
+}
+
+/// An account with another index.
+#[derive(Row)]
+#[row(table = "accounts", key(number), ordered)]
+struct Ordered {
+    number: u64,
+    cents: i64,
+    note: [u8; 90],
 }
 
 const ACCOUNTS: u64 = 300;
@@ -71,7 +74,7 @@ fn account(number: u64) -> Account {
     let mut note = [0; 90];
     note[..8].copy_from_slice(&(number ^ 0x5555).to_le_bytes());
     note[82..].copy_from_slice(&number.to_be_bytes());
-    Account { cents: START_CENTS, note }
+    Account { number, cents: START_CENTS, note }
 }
 
 fn item_key(number: u64) -> [u8; 12] {
@@ -82,14 +85,9 @@ fn item_key(number: u64) -> [u8; 12] {
 
 /// A database with three tables, of which two have indexes.
 fn settings(protocol: &str) -> Builder {
-    let grade = IndexPart::Column(ColumnId(1));
-    let cents = IndexPart::Column(ColumnId(0));
-    let accounts = <Account as tarn::Record>::schema(64).index("by_cents", &[cents], false);
-    let stock = <Item as tarn::Record>::schema(64).index("by_grade", &[grade], false);
-    let stock = stock.ordered("by_key");
     Tarn::embedded()
-        .schema(accounts)
-        .schema(stock)
+        .table::<Account>(64)
+        .table::<Item>(64)
         .table::<Unused>(10)
         .memory(Backing::Private)
         .protocol(protocol, "corrected")
@@ -101,12 +99,13 @@ fn filled(tarn: &Tarn) {
     let stock = tarn.table::<Item>().expect("the table");
     let mut session = tarn.session().expect("a session");
     for number in 0..ACCOUNTS + 20 {
-        let done = session.run(async |tx| accounts.put(tx, number, &account(number)).await);
+        let done = session.run(async |tx| accounts.put(tx, &account(number)).await);
         done.expect("stored");
     }
     for number in 0..ITEMS {
-        let item = Item { pieces: number as u32 * 3, grade: (number % 7) as u8 };
-        let done = session.run(async |tx| stock.put(tx, item_key(number), &item).await);
+        let (code, grade) = (item_key(number), (number % 7) as u8);
+        let item = Item { code, pieces: number as u32 * 3, grade };
+        let done = session.run(async |tx| stock.put(tx, &item).await);
         done.expect("stored");
     }
     for number in ACCOUNTS..ACCOUNTS + 20 {
@@ -181,7 +180,10 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 
 fn snapshot_error(error: &Error) -> Option<&SnapshotError> {
     match error {
-        Error::Open(OpenError::Snapshot(error)) => Some(error),
+        Error::Open(error) => match &**error {
+            OpenError::Snapshot(error) => Some(error),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -213,14 +215,11 @@ fn rows_saved_under_one_protocol_load_under_the_next_one() {
 }
 
 fn found_by_grade(tarn: &Tarn, session: &mut tarn::Session, what: &str) {
-    let index = tarn.cluster().database().catalog.index_id("stock", "by_grade").expect("an index");
-    let found = session.run(async |tx| {
-        let scan = tx.scan(index, Scan::prefix(IndexKey::new().u8(3)));
-        tx.fetch().await?;
-        Ok(tx.scanned(scan).count())
-    });
-    let expected = (0..ITEMS).filter(|number| number % 7 == 3).count();
-    assert_eq!(found.expect("scanned"), expected, "{what}");
+    let stock = tarn.table::<Item>().expect("the table");
+    let found = session.run(async |tx| stock.by_grade().prefix(3).rows(tx).await);
+    let found: Vec<_> = found.expect("selected").iter().map(|item| item.code).collect();
+    let expected = (0..ITEMS).filter(|number| number % 7 == 3).map(item_key);
+    assert_eq!(found, expected.collect::<Vec<_>>(), "{what}");
 }
 
 #[test]
@@ -379,7 +378,7 @@ fn another_schema_names_the_column_before_rows_are_loaded() {
     filled(&bank);
     bank.save(&path).expect("saved");
     let refused = |builder: Builder| builder.load(&path).err().expect("refused").to_string();
-    let said = refused(Tarn::embedded().table::<Renamed>(100));
+    let said = refused(Tarn::embedded().table::<Shorter>(100));
     let expected = format!(
         "table accounts: column note = [u8; 89]; allowed: [u8; 90], as the snapshot {} has it",
         path.display()
@@ -389,9 +388,8 @@ fn another_schema_names_the_column_before_rows_are_loaded() {
     let said = refused(Tarn::embedded().schema(key));
     assert!(said.starts_with("table unused: key = [u8; 9]; allowed: u64"), "{said}");
     // Another index is no difference, and a further table is empty.
-    let ordered = <Account as tarn::Record>::schema(1).ordered("by_number");
     let more = TableSchema::new("more", 10).column("a", ColumnType::U64);
-    let other = Tarn::embedded().schema(ordered).schema(more).load(&path).expect("loaded");
+    let other = Tarn::embedded().table::<Ordered>(1).schema(more).load(&path).expect("loaded");
     assert_eq!(rows(&other), rows(&bank));
 }
 
@@ -449,7 +447,7 @@ fn a_transaction_that_does_not_end_holds_the_save_up_and_no_other_transaction() 
                 accounts.find(tx, 1).await?;
                 begun.send(()).expect("the test waits");
                 let _ = ends.recv();
-                Ok(())
+                tarn::Ok(())
             });
             waits.expect("committed");
         });
@@ -482,7 +480,7 @@ fn a_save_within_a_transaction_ends_in_an_error() {
     let done = session.run(async |tx| {
         accounts.find(tx, 1).await?;
         saved = Some(bank.save(&path));
-        Ok(())
+        tarn::Ok(())
     });
     done.expect("committed");
     let error = saved.expect("the body ran").expect_err("refused");

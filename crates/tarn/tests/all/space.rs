@@ -3,27 +3,29 @@
 //!
 //! Invariant: each test creates a database of its own.
 
-use tarn::{Error, Failure, Session, Tarn, row};
+use tarn::{Error, Failure, Row, Session, Tarn};
 use tarn_engine::cluster::info::ProtocolInfo;
 use tarn_engine::protocol::ALL;
 use tarn_fabric::address::GroupId;
 use tarn_fabric::round::Round;
 
-row! {
-    struct Small in "small" by u64 {
-        value: u64,
-    }
+#[derive(Row)]
+#[row(table = "small", key(id))]
+struct Small {
+    id: u64,
+    value: u64,
 }
 
-row! {
-    struct Large in "large" by u64 {
-        value: u64,
-        rest: [u8; 2000],
-    }
+#[derive(Row)]
+#[row(table = "large", key(id))]
+struct Large {
+    id: u64,
+    value: u64,
+    rest: [u8; 2000],
 }
 
 const fn large(value: u64) -> Large {
-    Large { value, rest: [1; 2000] }
+    Large { id: value, value, rest: [1; 2000] }
 }
 
 /// The number of rows for which each table is laid out.
@@ -53,14 +55,14 @@ fn come_and_go(tarn: &Tarn, key: u64) -> Result<(), Error> {
     let (small, large_rows) = (tarn.table::<Small>()?, tarn.table::<Large>()?);
     let mut session = tarn.session()?;
     session.run(async |tx| {
-        small.put(tx, key, &Small { value: key }).await?;
-        large_rows.put(tx, key, &large(key)).await?;
-        Ok(())
+        small.put(tx, &Small { id: key, value: key }).await?;
+        large_rows.put(tx, &large(key)).await?;
+        tarn::Ok(())
     })?;
     let existed = session.run(async |tx| {
         let records = (small.delete(tx, key), large_rows.delete(tx, key));
         tx.fetch().await?;
-        Ok((small.existed(tx, records.0), large_rows.existed(tx, records.1)))
+        tarn::Ok((small.existed(tx, records.0), large_rows.existed(tx, records.1)))
     })?;
     assert_eq!(existed, (true, true));
     Ok(())
@@ -100,7 +102,7 @@ fn sessions_of_several_compute_nodes_share_freed_memory() -> Result<(), Error> {
         for turn in 0..200u64 {
             for (at, session) in sessions.iter_mut().enumerate().take(4) {
                 let key = turn * 100 + at as u64;
-                let stored = session.run(async |tx| rows.put(tx, key, &large(key)).await);
+                let stored = session.run(async |tx| rows.put(tx, &large(key)).await);
                 stored.inspect_err(|_| println!("{}: turn {turn}", info.name))?;
             }
             for (at, session) in sessions.iter_mut().rev().enumerate().take(4) {
@@ -108,7 +110,7 @@ fn sessions_of_several_compute_nodes_share_freed_memory() -> Result<(), Error> {
                 session.run(async |tx| {
                     let record = rows.delete(tx, key);
                     tx.fetch().await?;
-                    Ok(rows.existed(tx, record))
+                    tarn::Ok(rows.existed(tx, record))
                 })?;
             }
         }
@@ -121,7 +123,7 @@ fn fill_up(tarn: &Tarn, from: u64) -> Result<u64, Error> {
     let rows = tarn.table::<Large>()?;
     let mut session = tarn.session()?;
     for key in from.. {
-        match session.run(async |tx| rows.put(tx, key, &large(key)).await) {
+        match session.run(async |tx| rows.put(tx, &large(key)).await) {
             Ok(_) => {}
             Err(error) if error.failure() == Some(Failure::OutOfMemory) => return Ok(key - from),
             Err(error) => return Err(error),

@@ -8,16 +8,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tarn::{Error, Table, Tarn, Workers, row};
+use tarn::{Error, Row, Table, Tarn, Workers};
 use tarn_engine::protocol::ALL;
 use tokio::runtime::{Builder, Runtime};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-row! {
-    struct Counter in "counters" by u64 {
-        seen: u64,
-    }
+#[derive(Row)]
+#[row(table = "counters", key(id))]
+struct Counter {
+    id: u64,
+    seen: u64,
 }
 
 fn open(protocol: &str) -> (Tarn, Table<Counter>) {
@@ -52,9 +53,9 @@ async fn bump(workers: &Workers, counters: Table<Counter>, keys: [u64; 2]) -> Re
 fn fill(workers: &Workers, counters: Table<Counter>) {
     let filled = workers.run_blocking(async move |tx| {
         for key in 0..4 {
-            counters.put(tx, key, &Counter { seen: 0 }).await?;
+            counters.put(tx, &Counter { id: key, seen: 0 }).await?;
         }
-        Ok(())
+        tarn::Ok(())
     });
     filled.expect("filled");
 }
@@ -65,7 +66,7 @@ fn sum(workers: &Workers, counters: Table<Counter>) -> u64 {
         for key in 0..4 {
             sum += counters.find(tx, key).await?.map_or(0, |counter| counter.seen);
         }
-        Ok(sum)
+        tarn::Ok(sum)
     };
     workers.run_blocking(read).expect("read")
 }
@@ -99,8 +100,8 @@ fn tasks_of_a_runtime_and_threads_count_exactly_under_every_protocol() {
                             let Some(counter) = counters.get(tx, record) else {
                                 return tx.abort();
                             };
-                            counters.set(tx, record, &Counter { seen: counter.seen + 1 });
-                            Ok(())
+                            counters.set(tx, record, &Counter { id: 0, seen: counter.seen + 1 });
+                            tarn::Ok(())
                         };
                         workers.run_blocking(add).expect("counted");
                     }
@@ -122,10 +123,10 @@ fn a_panic_reaches_its_own_task_and_rolls_its_transaction_back() {
     let (tarn, counters) = open("ford");
     let workers = tarn.workers(1).expect("workers");
     fill(&workers, counters);
-    let panics = async move |tx: &mut tarn::Transaction<'_>| -> Result<(), tarn::Failure> {
+    let panics = async move |tx: &mut tarn::Transaction<'_>| -> Result<(), Error> {
         let record = counters.update(tx, 0);
         tx.fetch().await?;
-        counters.set(tx, record, &Counter { seen: 99 });
+        counters.set(tx, record, &Counter { id: 0, seen: 99 });
         panic!("planted");
     };
     let caught = catch_unwind(AssertUnwindSafe(|| workers.run_blocking(panics)));
@@ -151,7 +152,7 @@ fn a_body_whose_future_was_dropped_early_never_runs() {
             workers.run_blocking(async move |_| {
                 _ = begin.send(());
                 _ = held.lock().map(|held| held.recv());
-                Ok(())
+                tarn::Ok(())
             })
         })
     };
@@ -161,7 +162,7 @@ fn a_body_whose_future_was_dropped_early_never_runs() {
         let runs = Arc::clone(runs);
         async move |_: &mut tarn::Transaction<'_>| {
             runs.fetch_add(1, Ordering::Relaxed);
-            Ok(())
+            tarn::Ok(())
         }
     };
     runtime.block_on(async {
