@@ -6,7 +6,7 @@
 //! - `value`, `packet`: names, numbers, packets. `rules`: the rules whose absence breaks the published protocol.
 //! - `decider`: one entry a lock. `agent`: holders and waiters. `place`: one lock as one machine sees it. `links`: lanes and notices.
 //! - `host`: a machine, with all its locks. `recovery`: a new view after deaths. `client`: a host that remembers its requests.
-//! - `queue`: lock services that keep queues at servers.
+//! - `queue`: lock services that keep queues at servers. `station`: a machine's part in any of the services.
 //! - `switch`: the decider as registers of a switch, and its P4 source.
 //! - `service`: what callers of every lock service see.
 //! - `trace`: lock requests of benchmarks, drawn, recorded and replayed.
@@ -26,6 +26,7 @@ pub mod queue;
 pub mod recovery;
 pub mod rules;
 pub mod service;
+pub mod station;
 pub mod switch;
 pub mod trace;
 pub mod value;

@@ -3,7 +3,8 @@
 //! Invariants: a lock's queue holds its requests in their order, and the requests in front that are granted: one exclusive request, or shared
 //! requests alone. A client repeats an acquire until it is granted and a release until it is acknowledged. A server repeats a grant while
 //! others wait; a grant for a request that its client has ended is answered with a release. So lost, repeated and late messages leave no
-//! lock behind.
+//! lock behind. An acquire that comes again while it waits is answered: a client that only waits for a holder may give
+//! up earlier than one whose packets are lost.
 //!
 //! - SrvLock: one server has all queues. ParLock: the application's machines have them, by the lock's id.
 //! - NetLock: the switch has bounded queues of hot locks; a request that finds no room waits at the lock server, which has all other queues.
@@ -33,6 +34,8 @@ pub enum Content {
     Room(u32),
     /// From a lock server to a switch: a request that had waited for room. The number of requests that still wait.
     Refill(Waiter, u32),
+    /// The request that came again is known, and waits.
+    Waits(RequestId),
 }
 
 /// A message about one lock.
@@ -52,6 +55,12 @@ pub struct Message {
 pub const MESSAGE_BYTES: usize = 32;
 
 impl Message {
+    /// Whether a client takes it in, and no server.
+    #[must_use]
+    pub fn is_for_client(&self) -> bool {
+        matches!(self.content, Content::Grant(..) | Content::Released(_) | Content::Waits(_))
+    }
+
     /// The message as bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; MESSAGE_BYTES] {
@@ -64,6 +73,7 @@ impl Message {
             Content::Spill(waiter) => (5, waiter.mode, waiter.request, 0),
             Content::Room(room) => (6, Mode::Shared, none, u64::from(room)),
             Content::Refill(waiter, left) => (7, waiter.mode, waiter.request, u64::from(left)),
+            Content::Waits(request) => (8, Mode::Shared, request, 0),
         };
         let mut bytes = [0; MESSAGE_BYTES];
         bytes[0] = kind;
@@ -101,6 +111,7 @@ impl Message {
             5 => Content::Spill(waiter),
             6 => Content::Room(u32::try_from(number).ok()?),
             7 => Content::Refill(waiter, u32::try_from(number).ok()?),
+            8 => Content::Waits(request),
             _ => return None,
         };
         Some(Message {
@@ -278,8 +289,9 @@ impl Server {
             }
             Content::Spill(waiter) => {
                 let spilled = self.spilled.entry(lock).or_default();
-                if !spilled.contains(&waiter) {
-                    spilled.push_back(waiter);
+                match spilled.contains(&waiter) {
+                    false => spilled.push_back(waiter),
+                    true => self.say_it_waits(lock, waiter, send),
                 }
             }
             Content::Room(room) => {
@@ -299,7 +311,7 @@ impl Server {
                 }
                 self.acquire(now, (lock, waiter), true, send);
             }
-            Content::Grant(..) | Content::Released(_) => {}
+            Content::Grant(..) | Content::Released(_) | Content::Waits(_) => {}
         }
     }
 
@@ -329,12 +341,12 @@ impl Server {
         let slots = self.homes.slots(lock).filter(|_| self.homes.of(lock) == self.machine);
         let queue = self.queues.entry(lock).or_default();
         if let Some(at) = queue.place(waiter.request) {
-            if at < queue.granted {
-                queue.told[at] = Wait::new(now);
-                let content = Content::Grant(waiter.request, queue.grants);
-                self.send(waiter.request.machine, lock, content, send);
+            if at >= queue.granted {
+                return self.say_it_waits(lock, waiter, send);
             }
-            return;
+            queue.told[at] = Wait::new(now);
+            let content = Content::Grant(waiter.request, queue.grants);
+            return self.send(waiter.request.machine, lock, content, send);
         }
         if let Some((slots, server)) = slots
             && (queue.waiters.len() >= slots || (queue.has_spilled && !is_refill))
@@ -377,6 +389,12 @@ impl Server {
         }
     }
 
+    /// Answers a request that came again. So its client knows that it waits for a holder, and not for lost packets.
+    fn say_it_waits(&self, lock: LockId, waiter: Waiter, send: &mut Vec<Addressed>) {
+        let Waiter { request, .. } = waiter;
+        self.send(request.machine, lock, Content::Waits(request), send);
+    }
+
     fn send(&self, to: Machine, lock: LockId, content: Content, send: &mut Vec<Addressed>) {
         send.push((to, Message { view: self.view, from: self.machine, lock, content }));
     }
@@ -384,7 +402,10 @@ impl Server {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Stage {
-    Waits,
+    /// The server has not answered yet.
+    Asked,
+    /// The server has the request in a queue.
+    Queued,
     Holds(Token),
     /// The release is not acknowledged yet.
     Ends,
@@ -412,6 +433,8 @@ pub struct QueueClient {
     homes: Homes,
     is_paused: bool,
     sequence: u32,
+    /// Whether packets of this view name requests of this machine.
+    has_asked: bool,
     requests: BTreeMap<RequestId, Asked>,
 }
 
@@ -420,7 +443,8 @@ impl QueueClient {
     #[must_use]
     pub fn new(machine: Machine, view: View, homes: Homes) -> QueueClient {
         let requests = BTreeMap::new();
-        QueueClient { machine, view, homes, is_paused: false, sequence: 0, requests }
+        let (is_paused, has_asked) = (false, false);
+        QueueClient { machine, view, homes, is_paused, sequence: 0, has_asked, requests }
     }
 
     /// The view.
@@ -435,10 +459,11 @@ impl QueueClient {
         self.is_paused
     }
 
-    /// Whether no request is remembered.
+    /// Whether the machine may leave without a new view. A late acquire of a machine that is gone would take its lock for ever,
+    /// because its client is gone.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.requests.is_empty()
+        self.requests.is_empty() && !self.has_asked
     }
 
     /// The requests that wait or hold a lock, in their order.
@@ -456,9 +481,10 @@ impl QueueClient {
         send: &mut Vec<Addressed>,
     ) -> RequestId {
         self.sequence = self.sequence.wrapping_add(1);
+        self.has_asked = true;
         let request = RequestId { machine: self.machine, thread: Thread(0), seq: self.sequence };
         self.requests
-            .insert(request, Asked { lock, mode, stage: Stage::Waits, wait: Wait::new(now) });
+            .insert(request, Asked { lock, mode, stage: Stage::Asked, wait: Wait::new(now) });
         self.say(request, send);
         request
     }
@@ -491,7 +517,7 @@ impl QueueClient {
         }
         match message.content {
             Content::Grant(request, order) => match self.requests.get_mut(&request) {
-                Some(it) if it.stage == Stage::Waits => {
+                Some(it) if matches!(it.stage, Stage::Asked | Stage::Queued) => {
                     it.stage = Stage::Holds(Token { view: self.view, order });
                 }
                 Some(_) => {}
@@ -506,6 +532,12 @@ impl QueueClient {
                 if self.requests.get(&request).is_some_and(|it| it.stage == Stage::Ends) =>
             {
                 self.requests.remove(&request);
+            }
+            Content::Waits(request) => {
+                let asked = self.requests.get_mut(&request);
+                if let Some(it) = asked.filter(|it| it.stage == Stage::Asked) {
+                    it.stage = Stage::Queued;
+                }
             }
             _ => {}
         }
@@ -545,12 +577,15 @@ impl QueueClient {
         }
         (self.view, self.is_paused) = (view, true);
         self.requests.retain(|_, it| it.stage != Stage::Ends);
+        self.has_asked = !self.requests.is_empty();
         let mut submission = Submission { view, ..Submission::default() };
         for (request, it) in &self.requests {
             let waiter = Waiter { request: *request, mode: it.mode };
             match it.stage {
                 Stage::Holds(token) => submission.holds.push(Hold { lock: it.lock, waiter, token }),
-                Stage::Waits | Stage::Ends => submission.waits.push((it.lock, waiter)),
+                Stage::Asked | Stage::Queued | Stage::Ends => {
+                    submission.waits.push((it.lock, waiter));
+                }
             }
         }
         Some(submission)
@@ -561,6 +596,10 @@ impl QueueClient {
         (self.is_paused, self.homes) = (false, homes);
         for it in self.requests.values_mut() {
             it.wait = Wait::new(now);
+            if it.stage == Stage::Queued {
+                // The servers of this view have no queue yet.
+                it.stage = Stage::Asked;
+            }
         }
         self.resend(Pace::constant(0), now, send);
     }
@@ -568,7 +607,7 @@ impl QueueClient {
     fn say(&self, request: RequestId, send: &mut Vec<Addressed>) {
         let Some(it) = self.requests.get(&request).filter(|_| !self.is_paused) else { return };
         let content = match it.stage {
-            Stage::Waits => Content::Acquire(Waiter { request, mode: it.mode }),
+            Stage::Asked | Stage::Queued => Content::Acquire(Waiter { request, mode: it.mode }),
             Stage::Ends => Content::Release(request),
             Stage::Holds(_) => return,
         };
@@ -580,7 +619,8 @@ impl QueueClient {
 fn outcome_of(stage: Stage) -> Outcome {
     match stage {
         Stage::Holds(token) => Outcome::Holds(token),
-        Stage::Waits | Stage::Ends => Outcome::Asked,
+        Stage::Queued => Outcome::Queued,
+        Stage::Asked | Stage::Ends => Outcome::Asked,
     }
 }
 
@@ -611,5 +651,38 @@ mod tests {
             }
         }
         assert_eq!(resent, [110, 130, 170, 210]);
+    }
+
+    #[test]
+    fn a_request_that_comes_again_is_told_that_it_waits() {
+        let (server, machine) = (Machine(1), Machine(2));
+        let homes = || Homes::One(server);
+        let mut queues = Server::new(server, View(1), homes(), &[]);
+        let mut client = QueueClient::new(machine, View(1), homes());
+        let mut send = Vec::new();
+        let mut deliver = |client: &mut QueueClient, send: &mut Vec<Addressed>| {
+            while let Some((to, message)) = send.pop() {
+                match to == server {
+                    true => queues.receive(0, &message, send),
+                    false => client.receive(0, &message, send),
+                }
+            }
+        };
+        let held = client.acquire(0, LockId(0), Mode::Exclusive, &mut send);
+        deliver(&mut client, &mut send);
+        let waits = client.acquire(0, LockId(0), Mode::Shared, &mut send);
+        deliver(&mut client, &mut send);
+        assert_eq!(client.outcome(waits), Some(Outcome::Asked), "it may be lost");
+        client.resend(Pace::constant(10), 10, &mut send);
+        deliver(&mut client, &mut send);
+        assert_eq!(client.outcome(waits), Some(Outcome::Queued));
+        assert!(client.end(10, held, &mut send));
+        deliver(&mut client, &mut send);
+        assert!(matches!(client.outcome(waits), Some(Outcome::Holds(_))));
+        assert!(client.end(10, waits, &mut send));
+        deliver(&mut client, &mut send);
+        assert!(client.requests().count() == 0 && !client.is_idle(), "an acquire may come late");
+        assert!(client.pause(View(2)).is_some_and(|it| it.waits.is_empty()));
+        assert!(client.is_idle(), "packets of another view are dropped");
     }
 }

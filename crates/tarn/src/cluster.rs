@@ -256,6 +256,16 @@ impl Cluster {
         let port = self.fabric.port(id, 0, self.config.seed);
         self.compare_stamp(&port)?;
         let nodes = self.config.compute_nodes;
+        if self.config.lock_messages && self.database.protocol.needs().lock_service.is_some() {
+            return Err(UsageError {
+                field: "lock_messages".into(),
+                value: "true".into(),
+                allowed: "false, under a protocol over a lock service: a thread that sleeps \
+                          answers no message"
+                    .into(),
+            }
+            .into());
+        }
         let services = match self.config.lock_messages {
             true => ServiceOptions::new(self.threads, nodes),
             false => ServiceOptions::near(self.threads, nodes),

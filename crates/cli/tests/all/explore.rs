@@ -159,7 +159,19 @@ const PLANTED: &[Planted] = &[
     planted("2pl", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
     planted("2pl", ("-sibling-with-split", "split-lost"), "1x1", FaultKind::Compute),
     planted("2pl", ("-check-fences", "split-leaf"), "1x1", FaultKind::None),
+    // In the explorer a request to a lock service is granted or refused at once. The crate `tarn-locks` searches all
+    // orders of the service itself.
+    planted("2pl/fisslock", ("-dead-holds-stay", "lost-update"), "1x1", FaultKind::Compute),
+    planted("2pl/fisslock", ("-validate-reads", "absent-skew"), "2x2", FaultKind::None),
+    planted("2pl/fisslock", ("-protect-absent", "absent-skew"), "1x1", FaultKind::None),
+    planted("2pl/fisslock", ("-release-on-abort", "user-abort"), "2x2", FaultKind::None),
+    planted("2pl/fisslock", ("-keep-version", "stale-address"), "1x1", FaultKind::None),
+    planted("2pl/fisslock", FENCED, "1x1", FaultKind::Compute),
+    planted("2pl/fisslock", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
 ];
+
+/// The rule that no dead node writes while it is recovered, and its litmus.
+const FENCED: (&str, &str) = ("-fence-before-recovery", "intermediate-read");
 
 /// Two switches that are turned off together. The second switch alone costs a round and breaks nothing, because the
 /// mark that lets readers pass is still raised in time.
@@ -218,6 +230,9 @@ const UNSEEN: &[(&str, &str)] = &[
     // This bug needs five transactions, which have too many orders to explore. The engine's `explicit_leases.rs` runs
     // the order that shows the bug.
     ("oocc", "-implicit,-exclusive-if-explicit"),
+    // This bug needs the death of a memory node, and a copy beside a transaction. A hundred thousand steps lead there (the
+    // engine's `granted_copies.rs`).
+    ("2pl/fisslock", "-copy-under-locks"),
 ];
 
 /// Switches whose absence no litmus shows within the time of a test. The random schedules show their absence:

@@ -3,6 +3,7 @@
 //! Invariant: everything in this file is constant. Checkers, coverage and tests read these constants. So only the
 //! protocol itself defines its name and its numbers.
 
+use tarn_locks::service::Kind;
 use tarn_store::history::{Undone, WriteKind};
 use tarn_store::ids::{AbortReason, UsageError};
 
@@ -18,12 +19,31 @@ pub struct Needs {
     pub read_leases: bool,
     /// The protocol needs explicit leases: each node counts its readers ([`crate::services::readers`]).
     pub readers: bool,
+    /// A lock service beside memory ([`crate::services::lock_stations`]).
+    pub lock_service: Option<LockServiceNeed>,
+}
+
+/// A protocol's lock service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockServiceNeed {
+    /// The service.
+    pub kind: Kind,
+    /// Planted bug: the locks of a dead incarnation are free as soon as it is declared dead, before its transactions
+    /// are settled.
+    pub frees_at_once: bool,
+    /// Planted bug: a copier of memory takes no lock of the service, and compares LOCK words that are always 0.
+    pub copies_unlocked: bool,
 }
 
 impl Needs {
     /// The services of a protocol that needs no service.
-    pub const NONE: Needs =
-        Needs { locks: false, timestamps: false, read_leases: false, readers: false };
+    pub const NONE: Needs = Needs {
+        locks: false,
+        timestamps: false,
+        read_leases: false,
+        readers: false,
+        lock_service: None,
+    };
     /// The services of a protocol that needs timestamps.
     pub const TIMESTAMPS: Needs = Needs { timestamps: true, ..Needs::NONE };
     /// The services of a protocol that needs locks and timestamps.

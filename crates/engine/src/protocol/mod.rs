@@ -50,8 +50,21 @@ pub trait Protocol: Structure {
     /// The kind of log in which this protocol records a transaction, and the recovery by this log.
     type Log: Log<Self>;
 
+    /// The names of the protocol's forms. All forms have the description [`Described::INFO`] but for the name.
+    const NAMES: &'static [&'static str] = &[Self::INFO.name];
+
     /// Makes the protocol in the variant with these switches.
     fn new(switches: Switches) -> Self;
+
+    /// Makes the form of the protocol that has this name, one of [`Protocol::NAMES`].
+    fn named(_: &str, switches: Switches) -> Self {
+        Self::new(switches)
+    }
+
+    /// Returns the name of this form.
+    fn name(&self) -> &'static str {
+        Self::INFO.name
+    }
 
     /// Returns the layout of records in a database with these options. A protocol may ignore the layout that the
     /// options request.
@@ -247,6 +260,17 @@ macro_rules! protocols {
         /// make.
         pub const ALL: &[ProtocolInfo] = &[$(<$module::$name as Described>::INFO),+];
 
+        /// The names of all protocols, with all their forms.
+        pub fn names() -> Vec<&'static str> {
+            [$(<$module::$name as Protocol>::NAMES),+].concat()
+        }
+
+        /// Returns the description of the protocol that has this name, or a form with this name.
+        pub fn described(name: &str) -> Option<&'static ProtocolInfo> {
+            let names = [$(<$module::$name as Protocol>::NAMES),+];
+            names.iter().position(|names| names.contains(&name)).map(|at| &ALL[at])
+        }
+
         impl AnyProtocol {
             /// Returns the protocol called `name`, in this variant.
             ///
@@ -255,12 +279,12 @@ macro_rules! protocols {
             pub fn by_name(name: &str, variant: &str) -> Result<AnyProtocol, UsageError> {
                 $(
                     let info = <$module::$name as Described>::INFO;
-                    if info.name == name {
+                    if <$module::$name as Protocol>::NAMES.contains(&name) {
                         let switches = Switches::parse(&info, variant)?;
-                        return Ok(AnyProtocol::$name($module::$name::new(switches)));
+                        return Ok(AnyProtocol::$name($module::$name::named(name, switches)));
                     }
                 )+
-                let names: Vec<&str> = ALL.iter().map(|info| info.name).collect();
+                let names = names();
                 Err(UsageError {
                     field: "protocol".into(),
                     value: name.to_owned(),
@@ -270,7 +294,11 @@ macro_rules! protocols {
 
             /// Returns everything that the program knows about the protocol without running it.
             pub fn info(&self) -> ProtocolInfo {
-                match self { $(AnyProtocol::$name(_) => <$module::$name as Described>::INFO),+ }
+                match self {
+                    $(AnyProtocol::$name(it) => {
+                        ProtocolInfo { name: it.name(), ..<$module::$name as Described>::INFO }
+                    }),+
+                }
             }
 
             /// Returns the isolation level of this variant: see [`Switches::isolation`].
@@ -637,6 +665,7 @@ protocols! {
     drtm::Drtm,
     dslr::Dslr,
     two_phase::TwoPhase,
+    serviced::Serviced,
 }
 
 #[cfg(test)]

@@ -101,6 +101,7 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
         return Ok(Attempt::NotNow);
     }
     database.log_area_owners.bury(dead, &settled);
+    cx.follow_locks();
     cx.metrics.recovery(RecoveryEvent::Recovered);
     database.sweeps.want(database.membership.view());
     cx.node.admission_gate.look_again();

@@ -6,6 +6,7 @@
 pub(crate) mod at_once;
 pub(crate) mod closing;
 pub(crate) mod fence;
+pub mod lock_service;
 pub mod lock_set;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod lock_set_tests;

@@ -5,6 +5,7 @@
 //! progress.
 
 use crate::cluster::membership::ShardChange;
+use crate::services::lock_stations::LockStations;
 use crate::services::{NodeServices, Transport};
 use crate::site::thread_services::ThreadServices;
 use crate::site::{Context, Database};
@@ -43,7 +44,9 @@ impl Context {
 
     /// Whether the thread must call [`Context::serve`] while other threads run, because requests may arrive for it.
     pub fn answers(&self) -> bool {
-        self.has_services() || self.readers.as_ref().is_some_and(|its| its.has_messages())
+        self.has_services()
+            || self.readers.as_ref().is_some_and(|its| its.has_messages())
+            || self.locks.as_ref().is_some_and(|its| its.has_messages())
     }
 
     /// The thread's RPC endpoint. The first use creates the endpoint, because the endpoint receives all datagrams of
@@ -70,6 +73,7 @@ impl Context {
         if let Some(readers) = &self.readers {
             readers.serve(&self.port);
         }
+        self.serve_locks();
         let Some(services) = &self.services else { return };
         if let Some(rpc) = services.rpc.get() {
             while rpc.poll(DATAGRAMS_A_POLL) == DATAGRAMS_A_POLL {}
@@ -102,6 +106,9 @@ impl Context {
         if let Some(services) = &self.services {
             services.coordinators.set(services.coordinators.get() + 1);
         }
+        if let Some(locks) = &self.locks {
+            locks.coordinators.set(locks.coordinators.get() + 1);
+        }
     }
 
     /// Removes an ended coordinator from the count of this thread's coordinators.
@@ -109,11 +116,15 @@ impl Context {
         if let Some(services) = &self.services {
             services.coordinators.set(services.coordinators.get() - 1);
         }
+        if let Some(locks) = &self.locks {
+            locks.coordinators.set(locks.coordinators.get() - 1);
+        }
     }
 
     /// Whether the thread has coordinators. A thread without coordinators requests no locks any more.
     pub fn has_coordinators(&self) -> bool {
         self.services.as_ref().is_some_and(|services| services.coordinators.get() > 0)
+            || self.locks.as_ref().is_some_and(|locks| locks.coordinators.get() > 0)
     }
 }
 
@@ -139,7 +150,12 @@ async fn settle_closed(cx: &Context) {
 /// ends under three conditions. First, `stop` says that the thread begins no transaction any more. Second, all locks
 /// of the thread are released. Third, no other running thread of a member may still request locks from this thread.
 pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
-    let Some(services) = &cx.services else { return answer(cx, stop).await };
+    let Some(services) = &cx.services else {
+        return match &cx.locks {
+            Some(locks) => take_part(cx, &locks.stations, stop).await,
+            None => answer(cx, stop).await,
+        };
+    };
     services.node.start_running(services.thread);
     while !stop() || !services.is_idle() {
         cx.serve();
@@ -154,6 +170,46 @@ pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
         cx.port.yield_now().await;
     }
     // The service answers the requests of the last messages.
+    cx.serve();
+}
+
+/// Counts a thread that may request locks, also if its service is dropped before it ends.
+struct Running<'a> {
+    cx: &'a Context,
+    stations: &'a LockStations,
+}
+
+impl<'a> Running<'a> {
+    fn start(cx: &'a Context, stations: &'a LockStations) -> Running<'a> {
+        stations.start_running(cx.node.id);
+        Running { cx, stations }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.stations.stop_running(self.cx.node.id);
+    }
+}
+
+/// The service of a thread under a lock service. Its station may have the decider, or agents of locks that other
+/// threads want.
+async fn take_part(cx: &Context, stations: &LockStations, stop: impl Fn() -> bool) {
+    let running = Running::start(cx, stations);
+    while !stop() {
+        cx.serve();
+        // Another thread may have settled a transaction whose locks this thread still holds.
+        cx.reap();
+        settle_closed(cx).await;
+        cx.port.yield_now().await;
+    }
+    cx.reap();
+    settle_closed(cx).await;
+    drop(running);
+    while stations.is_any_running(&*cx.database().membership) {
+        cx.serve();
+        cx.port.yield_now().await;
+    }
     cx.serve();
 }
 

@@ -9,6 +9,7 @@
 
 pub mod lease_desk;
 pub mod lock;
+pub mod lock_stations;
 pub mod readers;
 pub(crate) mod shard_drain;
 pub mod shard_load;

@@ -279,19 +279,24 @@ impl Context {
     /// Whether this thread still has to settle transactions that its coordinators have left in doubt. Transactions
     /// whose last writes ended in an error count too.
     pub(crate) fn has_left_doubts(&self) -> bool {
-        self.first_open(&self.doubts.left(self.has_services())).is_some()
+        self.first_open(&self.doubts.left(self.settles_resting())).is_some()
     }
 
-    /// Settles the transactions in doubt of this thread's coordinators that were dropped. If locks are in compute
-    /// nodes, a transaction that waits for a lock can ask no other thread to settle its holder. So this function also
-    /// settles the transactions in doubt of idle coordinators. If this thread may settle transactions of other
-    /// threads, it also settles the transactions of threads that no longer exist.
+    /// Whether locks are held by threads, and not by words in memory. Then a transaction that waits for a lock can ask
+    /// no other thread to settle its holder, so a thread settles the transactions of its idle coordinators too.
+    fn settles_resting(&self) -> bool {
+        self.has_services() || self.locks.is_some()
+    }
+
+    /// Settles the transactions in doubt of this thread's coordinators that were dropped, and of idle coordinators
+    /// under the condition of [`Context::settles_resting`]. If this thread may settle transactions of other threads, it
+    /// also settles the transactions of threads that no longer exist.
     ///
     /// # Errors
     /// An error of the fabric: the caller may ask again.
     pub(crate) async fn settle_left(&self) -> Result<(), Failure> {
         self.reap();
-        while let Some((id, number)) = self.first_open(&self.doubts.left(self.has_services())) {
+        while let Some((id, number)) = self.first_open(&self.doubts.left(self.settles_resting())) {
             self.settle_here(id, number, Asker::Itself).await?;
         }
         while self.settles_others()

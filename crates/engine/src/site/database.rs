@@ -10,6 +10,7 @@ use crate::cluster::membership::Membership;
 use crate::cluster::recovering::Sweeps;
 use crate::services::Directory;
 use crate::services::lease_desk::LeaseDesk;
+use crate::services::lock_stations::LockStations;
 use crate::services::timestamp::SharedCounter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,8 @@ pub struct Database {
     pub counter: SharedCounter,
     /// The blocks for log entries that are longer than their log areas.
     pub(crate) log_blocks: LogBlocks,
+    /// The machines of the lock service, under a protocol that needs one.
+    pub lock_stations: Option<Arc<LockStations>>,
     /// The directory by which compute nodes of this process reach each other directly.
     pub directory: Directory,
     /// The compute nodes' counts of their transactions, and the changes of lease lengths that managers based on these
@@ -59,7 +62,9 @@ impl Database {
         let (configurations, sweeps) = (Configurations::new(groups), Sweeps::default());
         let (loads, counter) = (Loads::default(), SharedCounter::default());
         let directory = Directory::default();
+        let lock_service = protocol.needs().lock_service;
         Database {
+            lock_stations: lock_service.map(|need| Arc::new(LockStations::new(need))),
             catalog,
             configurations,
             protocol: Arc::new(protocol),

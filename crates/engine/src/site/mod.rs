@@ -12,6 +12,7 @@ pub mod metrics;
 mod node;
 pub(crate) mod retry;
 pub mod system;
+pub mod thread_locks;
 pub mod thread_readers;
 pub mod thread_services;
 
@@ -25,10 +26,11 @@ use crate::cluster::log_area_owners::Known;
 use crate::cluster::membership::Standing;
 use crate::services::timestamp::Timestamps;
 use crate::site::metrics::Metrics;
+use crate::site::thread_locks::ThreadLocks;
 use crate::site::thread_readers::ThreadReaders;
 use crate::site::thread_services::ThreadServices;
 use crate::transaction::in_doubt::{Doubt, InDoubt};
-use crate::transaction::working_set::{Lock, Txn};
+use crate::transaction::working_set::{HeldAs, Lock, Txn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -83,6 +85,8 @@ pub struct Context {
     pub(crate) delays: Option<Arc<ThreadDelays>>,
     /// The thread's state for explicit leases.
     pub(crate) readers: Option<Box<ThreadReaders>>,
+    /// The thread's part in a lock service, under a protocol that needs one.
+    pub(crate) locks: Option<Box<ThreadLocks>>,
     /// The thread's transactions in doubt.
     pub(crate) doubts: InDoubt,
     pub(crate) configuration: Cell<ConfigurationNumber>,
@@ -138,6 +142,8 @@ impl Context {
         let services = services.map(|its| Box::new(ThreadServices::new(its, &port, thread)));
         let delays = node.delays.as_ref().map(|its| its.thread());
         let readers = node.readers.as_ref().map(|its| Box::new(ThreadReaders::new(its)));
+        let locks = database.lock_stations.as_ref();
+        let locks = locks.map(|its| Box::new(ThreadLocks::new(its, node.id, node.lock_ways)));
         let number = ThreadNumber { node: Arc::clone(&node), number: thread, is_kept: false };
         Ok(Context {
             trees: RefCell::new(TreeCache::new(indexes)),
@@ -155,6 +161,7 @@ impl Context {
             services,
             delays,
             readers,
+            locks,
             doubts: InDoubt::default(),
             configuration: Cell::new(open.number),
             active: Cell::new(0),
@@ -382,6 +389,12 @@ impl Context {
     }
 }
 
+/// Whether any thread frees such a lock when it settles the transaction, or a thread's end has left it to the lock
+/// service, which frees it once the transaction is settled.
+fn may_be_freed_by_others(held_as: HeldAs) -> bool {
+    held_as.is_by_cas() || held_as.is_by_service()
+}
+
 impl Context {
     /// Records a transaction in doubt. The transaction's try still counts as running.
     #[cold]
@@ -391,7 +404,7 @@ impl Context {
         let locks = txn.locks.iter().filter(|lock| lock.held_as.is_by_cas());
         let locks = locks.map(|lock: &Lock| lock.address).collect();
         let is_bound = !txn.held.is_empty()
-            || txn.locks.iter().any(|lock| lock.granted && !lock.held_as.is_by_cas());
+            || txn.locks.iter().any(|lock| lock.granted && !may_be_freed_by_others(lock.held_as));
         self.database().log_area_owners.doubt(number, id, locks, is_bound);
     }
 
@@ -421,6 +434,7 @@ impl Drop for Context {
         self.node.left.take_over(self.heap.get_mut(), records);
         self.node.threads.end_with(self.tag.get());
         self.number.is_kept = self.services.as_ref().is_some_and(|its| its.rests_on_others());
+        self.leave_locks_behind();
         self.node.database.configurations.unregister(&self.thread_slot);
     }
 }

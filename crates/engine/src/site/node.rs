@@ -11,6 +11,7 @@ use crate::services::timestamp::LastSeen;
 use crate::services::{NodeServices, ServiceOptions};
 use crate::site::Database;
 use crate::site::admission_gate::AdmissionGate;
+use crate::site::thread_locks::LockWays;
 use std::sync::Arc;
 use tarn_fabric::address::NodeId;
 use tarn_store::ids::UsageError;
@@ -46,6 +47,8 @@ pub struct ComputeNode {
     pub(crate) delays: Option<Arc<NodeDelays>>,
     /// The records that the node's transactions read, under explicit leases.
     pub(crate) readers: Option<Arc<NodeReaders>>,
+    /// How the node's threads reach the lock service, under a protocol that needs one.
+    pub(crate) lock_ways: LockWays,
 }
 
 impl ComputeNode {
@@ -73,6 +76,7 @@ impl ComputeNode {
             read_lease,
             delays,
             readers: None,
+            lock_ways: LockWays::default(),
         }
     }
 
@@ -92,6 +96,9 @@ impl ComputeNode {
         }
         if needs.readers {
             node.count_readers(options);
+        }
+        if needs.lock_service.is_some() {
+            node.lock_ways = LockWays::of(options)?;
         }
         Ok(node)
     }

@@ -27,6 +27,8 @@ pub(crate) fn suspect_all_locks(txn: &mut Txn) {
             HeldAs::Lease => false,
             // The transaction does not know the number of its ticket, so the ticket is lost.
             HeldAs::Ticket(_) => lock.granted,
+            // The lock service knows whether it has granted the request, and ends it in either case.
+            HeldAs::ServiceShared | HeldAs::ServiceExclusive => lock.granted,
             HeldAs::Exclusive | HeldAs::Intent | HeldAs::Either => true,
         };
     }

@@ -286,8 +286,7 @@ pub struct Check {
 pub enum LockKind {
     /// The lock protects the record of an [`Entry`].
     Record,
-    /// The lock protects a bucket's directory record, an index header, or a node of an ordered index. The transaction
-    /// writes VERSION of such an object as a separate piece.
+    /// It protects a bucket's directory record, an index header, or an index node. VERSION is written separately.
     Directory,
 }
 
@@ -297,30 +296,37 @@ pub enum HeldAs {
     /// The word contains the transaction's tag, so no other transaction can use the record.
     #[default]
     Exclusive,
-    /// The word contains the transaction's tag with a mark that lets readers pass: see
-    /// [`tarn_store::layout::LockMode::Intent`].
+    /// The word contains the tag and a mark that lets readers pass: see [`tarn_store::layout::LockMode::Intent`].
     Intent,
-    /// The word contains the value of `Intent` or `Exclusive`, because the transaction is raising the lock from
-    /// `Intent` to `Exclusive`.
+    /// The word contains the value of `Intent` or of `Exclusive`: the transaction is raising the lock to `Exclusive`.
     Either,
-    /// The word contains a lease of this transaction or of another transaction. A lease ends at its end time, without
-    /// a verb that releases it.
+    /// The word contains a lease of this or of another transaction. A lease ends at its end time, without a verb.
     Lease,
     /// The transaction holds its own ticket in a word of tickets.
     Ticket(Ticket),
+    /// A lock service's lock beside readers. If [`Lock::met`] is 0, the request for another lock counts for this one too.
+    ServiceShared,
+    /// A lock service's lock, alone.
+    ServiceExclusive,
 }
 
 impl HeldAs {
     /// Whether other transactions may read the object while this transaction holds the lock.
     #[inline]
     pub fn is_shared(self) -> bool {
-        matches!(self, HeldAs::Lease | HeldAs::Ticket(Ticket::Reader))
+        matches!(self, HeldAs::Lease | HeldAs::Ticket(Ticket::Reader) | HeldAs::ServiceShared)
     }
 
     /// Whether the transaction requests the lock by a CAS.
     #[inline]
     pub fn is_by_cas(self) -> bool {
-        !matches!(self, HeldAs::Ticket(_))
+        !matches!(self, HeldAs::Ticket(_)) && !self.is_by_service()
+    }
+
+    /// Whether a lock service has the request.
+    #[inline]
+    pub fn is_by_service(self) -> bool {
+        matches!(self, HeldAs::ServiceShared | HeldAs::ServiceExclusive)
     }
 }
 
@@ -349,7 +355,7 @@ pub struct Lock {
     pub verb: VerbIndex,
     /// A value that the transaction read from the LOCK word. In protocols that repeat a request, this field is the
     /// value that blocked the request and may be replaced. With tickets, this field is the value that the transaction
-    /// found when it took the ticket. In all other cases, the field `met` is 0.
+    /// found when it took the ticket. With a lock service, it is the name of the request. In all other cases, it is 0.
     pub met: u64,
     /// Whether the request for this lock was refused, so that the transaction must repeat the request or wait.
     pub is_due: bool,
@@ -785,8 +791,7 @@ impl Txn {
         usize::try_from(place).ok()
     }
 
-    /// Notes that the checks on a directory record are no longer needed. The transaction has locked the directory
-    /// record, and has compared the directory record's version under the lock.
+    /// Notes that a directory record needs no more checks: it is locked, and its version was compared under the lock.
     pub fn cover(&mut self, directory: Address) {
         for check in self.checks.iter_mut().filter(|check| check.address == directory) {
             check.covered = true;

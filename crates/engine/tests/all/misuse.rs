@@ -227,7 +227,7 @@ fn a_handle_of_another_transaction_is_refused() {
 #[test]
 fn a_mistake_on_a_state_that_never_was_is_retried() {
     // These protocols lock the records that they read, so no such record changes meanwhile.
-    let lock_reads = ["2pl", "lotus", "drtm", "dslr"];
+    let lock_reads = ["2pl", "lotus", "drtm", "dslr", "2pl/fisslock"];
     println!("without what never was, for they lock what they read: {lock_reads:?}");
     for info in ALL.iter().filter(|info| !lock_reads.contains(&info.name)) {
         let world = world(info.name);

@@ -17,6 +17,7 @@ mod motor;
 mod occ;
 mod oocc;
 mod ordered;
+mod serviced;
 mod table;
 mod two_phase;
 

@@ -1,5 +1,5 @@
 //! The state that compute nodes keep in their own memory, outside of the memory pool. Only protocols that keep their
-//! locks in compute nodes have such state. The explorer takes a digest of this local state and processes lock
+//! locks in compute nodes, or at a lock service, have such state. The explorer takes a digest of this local state and processes lock
 //! requests in the polls of coordinators. At the end of an execution the explorer checks that no lock remains held.
 //!
 //! Invariant: the local state of compute nodes does not change between polls. A thread's service and its coordinator
@@ -56,12 +56,21 @@ pub fn left_locked(left: &Left, end: &End<'_>) -> Option<String> {
     };
     let is_member = |cx: &Context| cx.database().membership.is_member(cx.node.id);
     for cx in left.contexts.iter().filter(|cx| is_member(cx) && has_ended(cx)) {
-        let Some(services) = cx.node.services() else { continue };
+        let node = cx.node.id.slot.0;
+        let Some(services) = cx.node.services() else {
+            let stations = cx.database().lock_stations.as_ref();
+            let held = stations.map_or(0, |stations| stations.requests_of(cx.node.id));
+            if held > 0 {
+                return Some(format!(
+                    "{held} are requested by node {node}, where nobody runs any more"
+                ));
+            }
+            continue;
+        };
         cx.serve();
         let is_awaited = services.holders().any(|life| !cx.database().membership.is_member(life));
         let held = services.locks.held();
         if held > 0 && !is_awaited {
-            let node = cx.node.id.slot.0;
             return Some(format!("{held} are held at node {node}, where nobody runs any more"));
         }
     }

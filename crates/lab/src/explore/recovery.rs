@@ -136,6 +136,8 @@ pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
     });
     let first = lists.fold(first, |digest, node| mix(digest ^ u64::from(node.0)));
     let first = nodes.fold(mix(first), |digest, node| mix(digest ^ standing(node)));
+    let held = database.lock_stations.as_ref().map(|stations| stations.digest());
+    let first = held.map_or(first, |held| mix(first ^ held));
     if database.protocol.needs().locks { mix(first ^ of_shards(cluster, database)) } else { first }
 }
 

@@ -219,7 +219,7 @@ impl Seat {
 
     /// A part of this machine takes in a message of queues.
     fn take(&self, message: &Message, thread: u16, addressed: &mut Vec<Addressed>) {
-        if matches!(message.content, Content::Grant(..) | Content::Released(_)) {
+        if message.is_for_client() {
             let queue = &self.host.queues[usize::from(thread)];
             queue.borrow_mut().receive(self.port.now().0, message, addressed);
             return;
@@ -238,7 +238,7 @@ impl Seat {
     fn arrive(&self, bytes: &[u8]) {
         if bytes.len() == MESSAGE_BYTES {
             let Some(message) = Message::decode(bytes) else { return };
-            if !matches!(message.content, Content::Grant(..) | Content::Released(_)) {
+            if !message.is_for_client() {
                 self.work();
             }
             let mut addressed = Vec::new();

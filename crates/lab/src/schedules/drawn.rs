@@ -26,6 +26,8 @@ const MORE_TRANSACTIONS: u64 = 8;
 const DRAW_STREAM: u64 = 0x6472_6177;
 /// The stream of random numbers for the draws that only protocols with shards use.
 const SHARDS_STREAM: u64 = 0x7368_6172_6473;
+/// The stream of random numbers for the draws that only protocols with a lock service use.
+const LOCK_SERVICE_STREAM: u64 = 0x6c6f_636b;
 /// The workloads. Every second seed runs the mixture, which reaches every feature.
 const WORKLOADS: [(&str, &[&str]); 8] = [
     (mixture::NAME, &[]),
@@ -138,6 +140,9 @@ pub struct Drawn {
     /// Whether the shards of a dead node wait for the next incarnation of its slot, under a protocol
     /// that has shards.
     pub next_life: bool,
+    /// Whether coordinators go on until the cluster is repaired, under a protocol that has a lock service. So they write
+    /// while copies are made, and little is written over afterwards.
+    pub until_mended: bool,
     /// The rule by which shards move, under a protocol that has shards.
     pub moving: Option<Moving>,
     /// The readers' leases, under a protocol that has such leases.
@@ -218,6 +223,7 @@ impl Drawn {
             // this value was added.
             succession: has_faults && rng.random_range(0..2) == 0,
             next_life: false,
+            until_mended: false,
             moving: None,
             read_leases: None,
             faults,
@@ -241,6 +247,15 @@ impl Drawn {
         let patience_ns = pick(&mut rng, &[5_000, 50_000, 500_000]);
         let moving = (every_ns > 0).then_some(Moving { every_ns, patience_ns });
         Drawn { next_life, moving, ..self }
+    }
+
+    /// Returns the same meaning, and also the values for a protocol with a lock service. The draws for lock services have
+    /// their own stream of random numbers, so all other draws stay the same.
+    #[must_use]
+    pub fn with_lock_service(self, seed: u64) -> Drawn {
+        let mut rng = seeded(seed, LOCK_SERVICE_STREAM);
+        let until_mended = self.memory_deaths() > 0 && rng.random_range(0..4) > 0;
+        Drawn { until_mended, ..self }
     }
 
     /// Returns the same meaning, and also the values for a protocol whose readers have leases. The draws for leases
@@ -439,6 +454,9 @@ impl Drawn {
         }
         let restarts = if self.restarts { "the dead come back" } else { "the dead stay away" };
         write!(f, "{} spares; {restarts}", self.spares)?;
+        if self.until_mended {
+            write!(f, "; the living work until all is repaired")?;
+        }
         if self.next_life {
             write!(f, " to their shards")?;
         }

@@ -37,7 +37,7 @@ mod work;
 use crate::harness::checks::guaranteed;
 use drawn::Drawn;
 use tarn_engine::cluster::info::{Needs, ProtocolInfo};
-use tarn_engine::protocol::{ALL, AnyProtocol};
+use tarn_engine::protocol::{AnyProtocol, described};
 use tarn_engine::services::Planted;
 use tarn_store::ids::UsageError;
 
@@ -103,6 +103,9 @@ impl Subject {
         if self.needs().read_leases {
             drawn = drawn.with_read_leases(seed);
         }
+        if self.needs().lock_service.is_some() {
+            drawn = drawn.with_lock_service(seed);
+        }
         if caps.is_some_and(|caps| !caps.crash_recovery) {
             drawn = drawn.without_compute_deaths();
         }
@@ -156,7 +159,7 @@ impl Subject {
 
     /// Returns the description of the protocol.
     pub fn info(&self) -> Option<&'static ProtocolInfo> {
-        ALL.iter().find(|info| info.name == self.protocol)
+        described(&self.protocol)
     }
 }
 

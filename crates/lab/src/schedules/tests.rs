@@ -4,6 +4,7 @@
 //! indexes, a subject with a workload that needs them is refused.
 
 use super::*;
+use tarn_engine::protocol::ALL;
 
 #[test]
 fn a_replay_names_what_differs_from_the_default() {

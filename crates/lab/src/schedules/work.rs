@@ -1,12 +1,12 @@
 //! Runs the transactions of one coordinator of a seed. The caller drops some of these transactions before they end.
 //!
 //! Invariant: the seed determines the transactions of a coordinator. A coordinator ends after its given number of
-//! transactions. A coordinator ends earlier if too many of its transactions have failed, or if its node is no longer
+//! transactions, or later if it has to work until the cluster is repaired. A coordinator ends earlier if too many of its transactions have failed, or if its node is no longer
 //! a member.
 
 use super::desk::Desk;
 use super::drawn::Drawn;
-use super::faults::{go_on_after, is_member};
+use super::faults::{go_on_after, is_member, is_mended};
 use rand::RngExt as _;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -20,6 +20,9 @@ use tarn_fabric::rng::Rng;
 use tarn_sim::fabric::SimFabric;
 use tarn_store::ids::Failure;
 use tarn_workloads::Workload;
+
+/// A coordinator that works until the cluster is repaired runs at most this many times its number of transactions.
+const LONGER_MAX: u64 = 10;
 
 /// The largest number of polls of a transaction before its caller drops it.
 const TURNS_MAX: u32 = 30;
@@ -80,7 +83,10 @@ pub(super) async fn coordinate<W: Workload>(
     let mut rng = cx.port.rng();
     by.record_history_in(sink);
     let (mut tally, mut ends) = (W::Tally::default(), 0);
-    for _ in 0..drawn.transactions {
+    for done in 0..drawn.transactions * LONGER_MAX {
+        if done >= drawn.transactions && (!drawn.until_mended || is_mended(&cx, drawn)) {
+            break;
+        }
         let input = workload.draw(&mut rng);
         let patience = Patience::draw(&mut rng, drawn.drop_one_in);
         let run = workload.run(&mut by, &input, &mut tally);

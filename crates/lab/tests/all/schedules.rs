@@ -4,7 +4,7 @@
 //! program's commands, run planted bugs (`crates/cli/tests/all/schedules.rs`).
 
 use tarn_engine::cluster::info::{Only, ProtocolInfo};
-use tarn_engine::protocol::ALL;
+use tarn_engine::protocol::{ALL, names};
 use tarn_lab::schedules::Subject;
 use tarn_lab::schedules::many::{Order, run_all};
 use tarn_lab::schedules::report::Sum;
@@ -161,6 +161,20 @@ fn tickets_are_served_in_turn_and_words_are_set_back() {
             (0, 0, 0),
             "{sum}"
         );
+    }
+}
+
+/// Tests the forms of a protocol that [`ALL`] does not list. A form differs from the listed protocol only in one part, so
+/// a few seeds suffice.
+#[test]
+fn every_form_of_a_protocol_passes() {
+    let is_listed = |name: &&str| ALL.iter().any(|info| info.name == *name);
+    let forms: Vec<&str> = names().into_iter().filter(|name| !is_listed(name)).collect();
+    assert!(forms.len() >= 4, "{forms:?}");
+    for form in forms {
+        let sum = sum(&Subject::of(form, "corrected"), 40, 2);
+        assert_eq!((&sum.failed, sum.seeds_passed), (&None, 40), "{form}: {sum}");
+        assert!(sum.faults.crashes > 0 && sum.faults.memory_nodes > 0, "{form}: {sum}");
     }
 }
 

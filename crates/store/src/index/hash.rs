@@ -47,13 +47,16 @@ pub struct LookupContext<'a> {
 
 /// The key that a lookup searches for.
 #[derive(Clone, Copy)]
-pub struct Wanted {
+pub struct Wanted<'a> {
     /// The key word: the key itself, or the hash of a longer key.
     pub word: u64,
     /// The position of the full key in the round's buffer, for keys longer than a word.
     pub full_key: Option<BufferOffset>,
     /// The tag of the transaction that makes the lookup. Locks of this transaction do not block the lookup.
     pub me: u64,
+    /// Tells which slots are not free although their LOCK words are 0: the transaction has locked them elsewhere. `None`
+    /// if all locks on slots are LOCK words.
+    pub taken: Option<&'a dyn Fn(Address) -> bool>,
 }
 
 /// The purpose of the next READ.
@@ -239,7 +242,7 @@ impl Lookup {
         &mut self,
         near: LookupContext<'_>,
         table: &Table,
-        wanted: Wanted,
+        wanted: Wanted<'_>,
         round: &Round,
     ) -> Answer {
         match self.step {
@@ -287,7 +290,7 @@ impl Lookup {
         (word != 0).then_some((address, word))
     }
 
-    fn absorb_bin(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
+    fn absorb_bin(&mut self, table: &Table, wanted: Wanted<'_>, round: &Round) -> Answer {
         let slot_bytes = table.slot.slot_bytes;
         for slot in 0..Geometry::SLOTS_PER_BIN {
             let image = self.at.plus(slot * slot_bytes);
@@ -309,7 +312,7 @@ impl Lookup {
     /// One READ may return the lines of a block in any order. But the image of a record of one line is always
     /// consistent, and a chain grows only at its end. So if the key is in some line, the answer is valid. If the key
     /// is in no line, the key may still exist.
-    fn absorb_whole(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
+    fn absorb_whole(&mut self, table: &Table, wanted: Wanted<'_>, round: &Round) -> Answer {
         for slot in 0..table.geometry.slots {
             let at = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
             let image = self.at.plus(at);
@@ -326,7 +329,7 @@ impl Lookup {
         Answer::More
     }
 
-    fn absorb_bucket(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
+    fn absorb_bucket(&mut self, table: &Table, wanted: Wanted<'_>, round: &Round) -> Answer {
         let lock = round.word(self.at.plus(LOCK_AT));
         let again = self.at.plus(table.geometry.bucket_bytes);
         if (lock != 0 && lock != wanted.me) || !same_head(round, self.at, again) {
@@ -360,7 +363,7 @@ impl Lookup {
     /// Processes the result of a READ that returned only the directory record. A directory record is one line, so its
     /// image is a snapshot of one moment. If the fingerprints are valid and the bucket has no chain, they can prove
     /// that a key is absent. If the directory record does not prove the absence, the lookup must read the bucket.
-    fn absorb_directory(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
+    fn absorb_directory(&mut self, table: &Table, wanted: Wanted<'_>, round: &Round) -> Answer {
         let lock = round.word(self.at.plus(LOCK_AT));
         if lock != 0 && lock != wanted.me {
             return Answer::Unstable;
@@ -383,7 +386,7 @@ impl Lookup {
     fn absorb_block(
         &mut self,
         table: &Table,
-        wanted: Wanted,
+        wanted: Wanted<'_>,
         round: &Round,
         next: Address,
     ) -> Answer {
@@ -400,7 +403,11 @@ impl Lookup {
             // A reader of the record that was in this slot before may have left a lease. The lease must expire,
             // like any other lease.
             let is_free = table.slot.lock_words.is_free(lock);
-            if !version.is_present() && is_free && (self.free.is_none() || self.is_home(slot)) {
+            if !version.is_present()
+                && is_free
+                && (self.free.is_none() || self.is_home(slot))
+                && wanted.taken.is_none_or(|taken| !taken(self.block.plus(at)))
+            {
                 self.free = Some((self.block.plus(at), version));
             }
         }
@@ -427,7 +434,7 @@ impl Lookup {
         &mut self,
         near: LookupContext<'_>,
         table: &Table,
-        wanted: Wanted,
+        wanted: Wanted<'_>,
         round: &Round,
     ) -> Answer {
         let (assumed, found) = (self.depth, self.depth_found);
@@ -484,7 +491,7 @@ pub fn head_at_home(
 
 /// Whether the slot image holds the record of the wanted key.
 #[inline]
-fn holds(slot: &Slot, wanted: Wanted, round: &Round, image: BufferOffset) -> bool {
+fn holds(slot: &Slot, wanted: Wanted<'_>, round: &Round, image: BufferOffset) -> bool {
     let [_, version, key] = *round.array(image);
     if key != wanted.word || !Version::from_word(version).is_present() {
         return false;

@@ -1,4 +1,5 @@
-//! Copies units whose lock is in the memory of a compute node. The copier holds that lock while it writes a unit.
+//! Copies units whose lock is in the memory of a compute node, or at a lock service. The copier holds that lock while it
+//! writes a unit.
 //!
 //! Invariant: if bytes of the primary and the copy differ, the copier reads and writes these bytes again under a read
 //! lock. The copier holds the lock before it posts the WRITE. So no transaction writes the unit during that time, and
@@ -53,8 +54,8 @@ impl Locked<'_> {
 }
 
 /// A unit with the images that the copier read at the primary and at the copy.
-struct Compared {
-    unit: Unit,
+pub(super) struct Compared {
+    pub(super) unit: Unit,
     images: Vec<Vec<u8>>,
     copies: Vec<Vec<u8>>,
 }
@@ -62,6 +63,10 @@ struct Compared {
 impl Compared {
     fn is_equal(&self) -> bool {
         self.images == self.copies
+    }
+
+    pub(super) fn copied(self) -> Copy {
+        (self.unit, self.images)
     }
 
     /// The lock that keeps writers away from the unit. A slot without a key is protected by its bucket's lock,
@@ -92,8 +97,11 @@ impl<'a> Copier<'a> {
             let read = self.compare(table, pending).await?;
             let (equal, differing): (Vec<_>, Vec<_>) =
                 read.into_iter().partition(Compared::is_equal);
-            done.extend(equal.into_iter().map(|it| (it.unit, it.images)));
-            let later = self.write_locked(table, differing, &mut done).await?;
+            done.extend(equal.into_iter().map(Compared::copied));
+            let later = match self.cx.has_services() {
+                true => self.write_locked(table, differing, &mut done).await?,
+                false => self.write_granted(table, differing, &mut done).await?,
+            };
             if later.is_empty() {
                 return Ok(done);
             }
@@ -105,7 +113,11 @@ impl<'a> Copier<'a> {
     }
 
     /// Reads units at the primary and at the copy, including all spans to which their images lead.
-    async fn compare(&mut self, table: &Table, units: Vec<Unit>) -> Result<Vec<Compared>, Failure> {
+    pub(super) async fn compare(
+        &mut self,
+        table: &Table,
+        units: Vec<Unit>,
+    ) -> Result<Vec<Compared>, Failure> {
         let none = |unit| Compared { unit, images: Vec::new(), copies: Vec::new() };
         let mut read: Vec<Compared> = units.into_iter().map(none).collect();
         loop {
@@ -179,7 +191,6 @@ impl<'a> Copier<'a> {
         let (mut locked, refused) = self.lock(table, units, LOCKS_AT_ONCE).await?;
         let (alone, refused) = self.lock(table, refused, 1).await?;
         locked.extend(alone);
-        let anew = |it: Unit| Unit { spans: vec![it.spans[0]], ..it };
         let mut later: Vec<Unit> = refused.into_iter().map(|it| anew(it.unit)).collect();
         let counts: Vec<usize> = locked.iter().map(|set| set.units.len()).collect();
         let (mut units, mut names) = (Vec::new(), Vec::new());
@@ -188,7 +199,7 @@ impl<'a> Copier<'a> {
             units.push(anew(it.unit));
         }
         let mut read = self.compare(table, units).await?.into_iter().zip(names);
-        let (mut wishes, mut written) = (Vec::new(), Vec::new());
+        let mut written = Vec::new();
         for (set, count) in locked.iter_mut().zip(counts) {
             let holds = set.held.secure(cx).is_ok();
             for (it, name) in read.by_ref().take(count) {
@@ -200,7 +211,15 @@ impl<'a> Copier<'a> {
                 }
             }
         }
-        for it in &written {
+        self.write_compared(&written).await?;
+        done.extend(written.into_iter().map(Compared::copied));
+        Ok(later)
+    }
+
+    /// Writes the spans in which units differ to the copy. The copier holds the locks of these units.
+    pub(super) async fn write_compared(&mut self, units: &[Compared]) -> Result<(), Failure> {
+        let mut wishes = Vec::new();
+        for it in units {
             let before = wishes.len();
             // The copier writes the bodies to which a slot leads before it writes the slot itself.
             let pairs = it.images.iter().zip(&it.copies);
@@ -212,8 +231,11 @@ impl<'a> Copier<'a> {
             }
             self.done.written += u64::from(wishes.len() > before);
         }
-        self.write(wishes).await?;
-        done.extend(written.into_iter().map(|it| (it.unit, it.images)));
-        Ok(later)
+        self.write(wishes).await
     }
+}
+
+/// The unit without what an earlier image has told about it.
+pub(super) fn anew(it: Unit) -> Unit {
+    Unit { spans: vec![it.spans[0]], ..it }
 }

@@ -4,8 +4,10 @@
 //! copier copies the first byte. The copier copies units; a unit is all memory that one lock protects. The place of
 //! the lock decides how the copier copies a unit while transactions write the unit. If the lock is in the memory
 //! node, `looked` compares LOCK and VERSION before and after the WRITE. If the lock is in a compute node, `locked`
-//! takes the lock. The arguments why such a copy is correct are in docs/design/0013-memory-node-recovery.md.
+//! takes the lock. If a lock service grants the lock, `granted` takes it. The arguments why such a copy is correct are
+//! in docs/design/0013-memory-node-recovery.md.
 
+mod granted;
 mod locked;
 mod looked;
 mod unit;
@@ -17,6 +19,7 @@ use crate::site::Context;
 use crate::steps::settle::{Answer, Bulk, Wish, is_stray};
 use crate::steps::trees::{Step, Walk};
 use tarn_fabric::address::{Address, GroupId, NodeSlot};
+use tarn_fabric::clock::Nanos;
 use tarn_store::ids::Failure;
 use tarn_store::layout::index_plan::Index;
 use tarn_store::layout::{DIRECTORY_BYTES, Geometry, LOCK_AT, SEGMENTS_MAX};
@@ -89,10 +92,20 @@ pub async fn copy(
 ) -> Result<Option<Copied>, Failure> {
     let (bulk, done) = (Bulk::new(cx), Copied::default());
     let mut copier = Copier { cx, bulk, to, pace, goes_on, done };
+    let _guest = (!cx.is_in_lock_service()).then(|| Guest(cx));
     match copier.copy_group(group).await {
         Ok(()) => Ok(Some(copier.done)),
         Err(Stop::BrokenOff) => Ok(None),
         Err(Stop::Failed(failure)) => Err(failure),
+    }
+}
+
+/// A thread that is a machine of the lock service only while it copies: afterwards it may serve no mail.
+struct Guest<'a>(&'a Context);
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        self.0.leave_lock_service();
     }
 }
 
@@ -196,7 +209,7 @@ impl Copier<'_> {
                 let began = self.cx.port.now();
                 self.copy_buckets(table, start, first..last).await?;
                 let took = self.cx.port.now() - began;
-                self.cx.port.sleep(self.pace.after_copying(took)).await;
+                self.rest(self.pace.after_copying(took)).await;
                 self.go_on()?;
             }
         }
@@ -257,7 +270,7 @@ impl Copier<'_> {
                 self.write(vec![Wish::Clear(at, lock)]).await?;
             }
             let took = self.cx.port.now() - began;
-            self.cx.port.sleep(self.pace.after_copying(took)).await;
+            self.rest(self.pace.after_copying(took)).await;
             self.go_on()?;
             if last == Step::End {
                 return Ok(());
@@ -265,10 +278,22 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies units. Returns the units with the images that the copier copied.
+    /// Pauses between two steps. A machine of a lock service serves its mail meanwhile.
+    async fn rest(&self, pause: Nanos) {
+        let (port, since) = (&self.cx.port, self.cx.port.now());
+        while self.cx.is_in_lock_service() && port.now() - since < pause {
+            self.cx.serve_locks();
+            port.yield_now().await;
+        }
+        port.sleep(pause - (port.now() - since)).await;
+    }
+
+    /// Copies units of one kind. Returns the units with the images that the copier copied.
     async fn copy_units(&mut self, table: &Table, units: Vec<Unit>) -> Result<Vec<Copy>, Stop> {
         self.done.units += units.len() as u64;
-        match self.cx.has_services() {
+        let are_slots = units.first().is_some_and(|it| matches!(it.kind, Kind::Slot { .. }));
+        let are_apart = are_slots && self.cx.copies_under_service_locks();
+        match self.cx.has_services() || are_apart {
             true => self.copy_locked(table, units).await,
             false => self.copy_looked(table, units).await,
         }

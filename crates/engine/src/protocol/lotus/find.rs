@@ -132,7 +132,7 @@ fn absorb_lookup(
     by_lock: bool,
 ) -> Place {
     let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
-    let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
+    let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word(), taken: None };
     let Txn { lookups, round, .. } = txn;
     let lookup = &mut lookups[entry.lookup as usize];
     match lookup.absorb(cx.lookup_context(), table, wanted, round) {

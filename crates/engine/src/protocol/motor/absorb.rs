@@ -81,7 +81,7 @@ fn absorb_lookup(
     table: &Table,
 ) -> Taken {
     let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
-    let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
+    let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word(), taken: None };
     let Txn { lookups, round, .. } = txn;
     match lookups[entry.lookup as usize].absorb(cx.lookup_context(), table, wanted, round) {
         Answer::More => Ok(Look::Fine),

@@ -12,8 +12,11 @@ use crate::cluster::rules::Rule;
 use crate::site::Context;
 use crate::steps::index::begin_lookup;
 use crate::steps::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
+use crate::steps::locks::Locks as _;
 use crate::steps::node_locks::{HELD, granted, note_grants};
-use crate::transaction::working_set::{Check, Entry, Leases, LockKind, NO_LOCK, Progress, Txn};
+use crate::transaction::working_set::{
+    Check, Entry, Leases, Lock, LockKind, NO_LOCK, Progress, Txn,
+};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
@@ -111,16 +114,22 @@ fn absorb_rarer(
     outcome
 }
 
-fn absorb_lookup(
-    access: &impl Access,
+fn absorb_lookup<A: Access>(
+    access: &A,
     cx: &Context,
     txn: &mut Txn,
     entry: &mut Entry,
     table: &Table,
 ) -> Result<(), AbortReason> {
     let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
-    let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
-    let Txn { lookups, round, .. } = txn;
+    let Txn { lookups, round, locks, tag, .. } = txn;
+    // If a service grants the locks on slots, no LOCK word shows which slots the transaction has locked.
+    let is_locked = |slot: Address| {
+        let is_it = |lock: &Lock| lock.address == slot && !lock.held_as.is_shared();
+        locks.iter().any(is_it)
+    };
+    let taken = A::Locks::ARE_APART.then_some(&is_locked as &dyn Fn(Address) -> bool);
+    let wanted = Wanted { word: entry.key, full_key, me: tag.word(), taken };
     let lookup = &mut lookups[entry.lookup as usize];
     match lookup.absorb(cx.lookup_context(), table, wanted, round) {
         Answer::More => Ok(()),

@@ -10,6 +10,7 @@ use super::{Access, home, near};
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::steps::index::room::{provide_blocks, wants_blocks};
+use crate::steps::locks::Locks as _;
 use crate::steps::node_locks::{ask, suspect_all_locks};
 use crate::steps::structure::scans;
 use crate::transaction::working_set::{Entry, Leases, LockKind, Progress, Txn};
@@ -19,8 +20,8 @@ use tarn_store::layout::DIRECTORY_BYTES;
 use tarn_store::placement::catalog::Table;
 
 /// Fetches every entry of the transaction that was not fetched before.
-pub(crate) async fn fetch(
-    access: &impl Access,
+pub(crate) async fn fetch<A: Access>(
+    access: &A,
     cx: &Context,
     txn: &mut Txn,
 ) -> Result<(), Failure> {
@@ -50,6 +51,11 @@ pub(crate) async fn fetch(
         }
         if txn.ordered.pending {
             scans::plan(access, cx, txn);
+        }
+        if A::Locks::ARE_APART
+            && let Err(failure) = A::Locks::obtain(access, cx, txn).await
+        {
+            break Err(failure);
         }
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);

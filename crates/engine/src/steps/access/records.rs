@@ -206,10 +206,15 @@ impl<P: Access> RecordAccess<P> for Locked {
 
     #[inline]
     fn is_committed(_: &P, txn: &Txn) -> bool {
-        (txn.locks.is_empty() || !P::Locks::GIVES_SHARES_BACK) && is_of_one_read(txn)
+        (txn.locks.is_empty() && txn.shares.is_empty() || !P::Locks::GIVES_SHARES_BACK)
+            && is_of_one_read(txn)
+            && !P::Locks::has_to_cover(txn)
     }
 
     async fn validate(system: &P, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        if P::Locks::has_to_cover(txn) {
+            P::Locks::cover(system, cx, txn).await?;
+        }
         validate_those(system, cx, txn, P::VALIDATES).await
     }
 }

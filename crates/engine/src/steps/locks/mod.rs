@@ -5,6 +5,7 @@
 //! module `steps::node_locks` has the lock words in memory nodes and the release of these locks.
 
 pub(crate) mod lease;
+pub(crate) mod service;
 pub(crate) mod ticket;
 
 use super::access::{Access, LockOutcome, LockState};
@@ -93,6 +94,31 @@ pub trait Locks {
     /// # Errors
     /// The wait might never end, or the fabric fails.
     async fn wait<A: Access>(_: &A, _: &Context, _: &mut Txn) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Whether locks are requested before the round that reads under them: see [`Locks::obtain`].
+    const ARE_APART: bool = false;
+
+    /// Waits for all locks on records that the next round needs, before this round is sent.
+    ///
+    /// # Errors
+    /// A lock was not granted in time.
+    async fn obtain<A: Access>(_: &A, _: &Context, _: &mut Txn) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Whether the transaction has read a record that it has to lock before it validates the read.
+    #[inline(always)]
+    fn has_to_cover(_: &Txn) -> bool {
+        false
+    }
+
+    /// Locks such records: see [`Locks::has_to_cover`].
+    ///
+    /// # Errors
+    /// A lock was not granted in time.
+    async fn cover<A: Access>(_: &A, _: &Context, _: &mut Txn) -> Result<(), Failure> {
         Ok(())
     }
 

@@ -73,6 +73,35 @@ impl<P: Described> Log<P> for UndoLog {
     }
 }
 
+/// The log of old bytes, for systems whose locks on records lie apart from memory, so that no LOCK word of a record
+/// names its owner.
+pub struct UndoLogApart;
+
+impl<P: Described> Log<P> for UndoLogApart {
+    type Entry = Left;
+
+    async fn decide(_: &P, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
+        decide_where(cx, left, Words::Apart).await
+    }
+
+    async fn apply(_: &P, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+        apply(cx, left).await
+    }
+
+    async fn release(system: &P, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+        release(cx, left, Whose::of(system)).await
+    }
+}
+
+/// The meaning of a LOCK word without its owner's tag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Words {
+    /// The owner has released the lock.
+    Tagged,
+    /// Nothing: as if the word were lost with its memory node.
+    Apart,
+}
+
 type Unsettled = super::Unsettled<Left>;
 
 /// The rules of a protocol that changes records with one version in place, and whose log contains the old bytes.
@@ -123,6 +152,10 @@ pub(crate) fn undone_node(_: u64, new: u64) -> Option<Undone> {
 /// Decides the outcomes of all transactions in `left`. docs/design/0004-fused-undo-log.md describes the cases, and
 /// docs/design/0013-memory-node-recovery.md describes the cases in which LOCK words were lost with a memory node.
 pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
+    decide_where(cx, left, Words::Tagged).await
+}
+
+async fn decide_where(cx: &Context, left: &mut [Unsettled], words: Words) -> Result<(), Failure> {
     let mut bulk = Bulk::new(cx);
     let records = left.iter().flat_map(|each| &each.entry.log.records);
     let locks: Vec<Wish> =
@@ -140,6 +173,10 @@ pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
                     lost.insert((index, record.address.to_word()));
                 }
                 Some(lock) if lock == log.tag.word() => held.push(*record),
+                // A version that follows this transaction's shows that it had committed.
+                Some(_) if words == Words::Apart => {
+                    lost.insert((index, record.address.to_word()));
+                }
                 Some(_) => is_released = true,
             }
         }

@@ -14,7 +14,7 @@ use tarn_engine::admin::load::{Loader, Part};
 use tarn_engine::cluster::membership::{EmbeddedMembership, Membership};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::requests::serve;
-use tarn_engine::services::ServiceOptions;
+use tarn_engine::services::{ServiceOptions, Transport};
 use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_engine::site::{ComputeNode, Context, Database};
 use tarn_fabric::address::NodeSlot;
@@ -172,7 +172,8 @@ impl Cluster {
         let ids = (0..THREADS_MAX).map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let ids: Vec<_> = ids.collect();
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
-        let services = ServiceOptions::direct(1);
+        // Threads that run at the same time call each other, as the nodes of one process do.
+        let services = ServiceOptions { transport: Transport::Near, ..ServiceOptions::direct(1) };
         let node = |&id| ComputeNode::serving(Arc::clone(&database), id, &services);
         let nodes: Vec<_> =
             ids.iter().map(|id| Arc::new(node(id).expect("a small lock table"))).collect();
