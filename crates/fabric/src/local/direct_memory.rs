@@ -162,8 +162,7 @@ impl Future for Travel<'_> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.waits {
-            self.waits = false;
-            self.hold.ended();
+            // The drop, which follows at once, ends it.
             return Poll::Ready(());
         }
         self.waits = true;
