@@ -71,8 +71,8 @@ pub struct NewView {
 }
 
 impl NewView {
-    /// The view of these machines. `left_behind` are the submissions of machines that hold locks and take no part any more: nobody gets
-    /// these locks in this view.
+    /// The view of these machines. `left_behind` are the submissions of machines that hold locks and have left. No machine gets these
+    /// locks in this view.
     #[must_use]
     pub fn new(
         view: View,

@@ -108,8 +108,8 @@ pub async fn scan(
     scan_followed(cx, table, visit).await
 }
 
-/// Does the same as [`scan`], for a caller that has called [`Context::follow`]. This function takes no lock, so it may
-/// run in an image of the process, in which other threads never release their locks.
+/// Reads a table like [`scan`], without [`Context::follow`], which the caller has called before. This function takes no
+/// lock. So it may run in an image of the process, in which other threads never release their locks.
 ///
 /// # Errors
 /// An error of the fabric.
