@@ -14,7 +14,7 @@ use tarn_sim::explore::Bounds;
 
 /// The bound for items that a test does not explore completely. The bound is a number of executions instead of a
 /// time, so that the result is the same on every machine.
-const BOUNDED: Bounds = Bounds { executions: 2_000, ..Bounds::NONE };
+const BOUNDED: Bounds = Bounds { executions: 500, ..Bounds::NONE };
 
 fn explored(order: &Order) -> Sum {
     run(order, &|_| {}).expect("an order that can be")

@@ -27,11 +27,13 @@ fn survives_threads<W: Workload<Tally: Send> + Sync>(
     assert!(audit.is_clean(), "{context}: {audit}");
 }
 
-/// Returns `transactions`, or a twentieth of them under a protocol that serves requests in turn.
-/// Under such a protocol a thread may wait for threads that do not run, because the test may have
-/// more threads than cores.
+/// Returns `transactions`, or a twentieth of them under a protocol that serves requests in turn (DSLR,
+/// and locks of a service). Under such a protocol a thread may wait for threads that do not run,
+/// because the test may have more threads than cores.
 fn share_of(transactions: usize, protocol: &ProtocolInfo) -> usize {
-    if protocol.name == "dslr" { transactions / 20 } else { transactions }
+    // A slash stands before the name of a lock service.
+    let serves_in_turn = protocol.name == "dslr" || protocol.name.contains('/');
+    if serves_in_turn { transactions / 20 } else { transactions }
 }
 
 #[test]
