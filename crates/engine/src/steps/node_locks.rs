@@ -10,7 +10,8 @@
 use super::Described;
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
-use crate::transaction::working_set::{HeldAs, Lock, LockKind, NO_LOCK, Txn};
+use crate::transaction::lock::{HeldAs, Lock, LockKind};
+use crate::transaction::working_set::{NO_LOCK, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{Round, VerbIndex};
 use tarn_store::ids::OwnerTag;

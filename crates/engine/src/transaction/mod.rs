@@ -5,6 +5,7 @@
 
 pub(crate) mod chain;
 pub(crate) mod in_doubt;
+pub mod lock;
 pub mod lock_set;
 pub mod ordered;
 pub mod sequel;

@@ -16,8 +16,9 @@ use crate::steps::index::ask_index;
 use crate::steps::index::room::{provide_blocks, wants_blocks};
 use crate::steps::node_locks::{ask, suspect_all_locks};
 use crate::steps::structure::scans;
+use crate::transaction::lock::LockKind;
 use crate::transaction::working_set::{
-    Added, Entry, Handle, Intent, LockKind, Progress, Stamps, Txn, Upgrade,
+    Added, Entry, Handle, Intent, Progress, Stamps, Txn, Upgrade,
 };
 use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
 use tarn_store::layout::DIRECTORY_BYTES;

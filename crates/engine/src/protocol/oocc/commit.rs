@@ -28,7 +28,8 @@ use crate::steps::node_locks::{
 };
 use crate::steps::structure::leaves;
 use crate::steps::{begin_doubt, unknown};
-use crate::transaction::working_set::{HeldAs, Lock, Txn};
+use crate::transaction::lock::{HeldAs, Lock};
+use crate::transaction::working_set::Txn;
 use tarn_fabric::address::Target;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::log::SETTLING;

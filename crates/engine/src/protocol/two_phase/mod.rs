@@ -30,7 +30,8 @@ use crate::steps::locks::Locks;
 use crate::steps::node_locks;
 use crate::steps::settle::undo::{IN_PLACE, UndoLog};
 use crate::steps::structure::Structure;
-use crate::transaction::working_set::{Leases, LockKind, NO_LOCK, Txn};
+use crate::transaction::lock::LockKind;
+use crate::transaction::working_set::{Leases, NO_LOCK, Txn};
 use tarn_fabric::address::Address;
 use tarn_store::ids::Failure;
 

@@ -14,9 +14,8 @@ use crate::steps::index::begin_lookup;
 use crate::steps::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
 use crate::steps::locks::Locks as _;
 use crate::steps::node_locks::{HELD, granted, note_grants};
-use crate::transaction::working_set::{
-    Check, Entry, Leases, Lock, LockKind, NO_LOCK, Progress, Txn,
-};
+use crate::transaction::lock::{Lock, LockKind};
+use crate::transaction::working_set::{Check, Entry, Leases, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};

@@ -16,7 +16,7 @@ use super::{Access, Which};
 use crate::cluster::lease::LeaseWord;
 use crate::cluster::rules::Rule;
 use crate::site::Context;
-use crate::transaction::working_set::LockKind;
+use crate::transaction::lock::LockKind;
 use tarn_fabric::address::{Address, LINE_BYTES, NodeSlot, Target};
 use tarn_fabric::local::{DirectMemory, EpochSnapshot, Visit};
 use tarn_fabric::round::{BufferOffset, Round};

@@ -31,7 +31,8 @@ pub(crate) use validate::{
 use crate::site::Context;
 use crate::steps::locks::Locks;
 use crate::steps::structure::Structure;
-use crate::transaction::working_set::{Leases, LockKind, Txn};
+use crate::transaction::lock::LockKind;
+use crate::transaction::working_set::{Leases, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};

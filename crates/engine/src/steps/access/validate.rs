@@ -6,7 +6,8 @@
 use super::{Access, LockState};
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
-use crate::transaction::working_set::{Check, Entry, LockKind, Progress, Txn};
+use crate::transaction::lock::LockKind;
+use crate::transaction::working_set::{Check, Entry, Progress, Txn};
 use tarn_fabric::address::{Address, Target};
 use tarn_fabric::round::{BufferOffset, Round};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};

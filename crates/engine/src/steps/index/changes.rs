@@ -7,7 +7,8 @@
 
 use crate::site::Context;
 use crate::steps::log::chain;
-use crate::transaction::working_set::{Entry, Lock, LockKind, PendingWrite, Txn};
+use crate::transaction::lock::{Lock, LockKind};
+use crate::transaction::working_set::{Entry, PendingWrite, Txn};
 use tarn_fabric::address::Address;
 use tarn_store::ids::Failure;
 use tarn_store::index::prints::Prints;

@@ -4,7 +4,7 @@
 //! Invariant: the tests change the modelled memory only by pieces, as a commit and an undo would.
 
 use super::*;
-use crate::transaction::working_set::{HeldAs, Lock, LockKind};
+use crate::transaction::lock::{HeldAs, Lock, LockKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};

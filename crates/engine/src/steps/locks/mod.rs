@@ -12,7 +12,8 @@ use super::access::{Access, LockOutcome, LockState};
 use super::node_locks;
 use crate::cluster::rules::Rule;
 use crate::site::Context;
-use crate::transaction::working_set::{Leases, LockKind, Txn};
+use crate::transaction::lock::LockKind;
+use crate::transaction::working_set::{Leases, Txn};
 use tarn_fabric::address::Address;
 use tarn_store::ids::{Failure, Mode, OwnerTag};
 

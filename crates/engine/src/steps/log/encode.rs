@@ -5,7 +5,8 @@
 //! entry. [`tarn_store::log::undo`] describes the layout of log entries.
 
 use super::chain;
-use crate::transaction::working_set::{Lock, PendingWrite, Txn};
+use crate::transaction::lock::Lock;
+use crate::transaction::working_set::{PendingWrite, Txn};
 use tarn_fabric::round::BufferOffset;
 use tarn_store::log::pieces::OldBytes;
 use tarn_store::log::undo::{LoggedRecord, entry_bytes, write_entry};

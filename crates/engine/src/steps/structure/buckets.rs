@@ -18,7 +18,8 @@ use crate::site::Context;
 use crate::steps::index::relocate::{
     Relocation, Side, depth_after, used_slots, write_lines, write_word,
 };
-use crate::transaction::working_set::{Allocated, LockKind, Memory, Txn};
+use crate::transaction::lock::LockKind;
+use crate::transaction::working_set::{Allocated, Memory, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 use tarn_store::ids::{AbortReason, Failure};
