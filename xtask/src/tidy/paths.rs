@@ -12,8 +12,17 @@ use super::tree::Tree;
 use crate::bench_history::HISTORY;
 
 /// The prefixes that make a word a path of this repository.
-const ROOTS: [&str; 8] =
-    ["crates/", "docs/", "scenarios/", "xtask/", "examples/", "profiles/", ".ci/", "p4/"];
+const ROOTS: [&str; 9] = [
+    "compare/",
+    "crates/",
+    "docs/",
+    "scenarios/",
+    "xtask/",
+    "examples/",
+    "profiles/",
+    ".ci/",
+    "p4/",
+];
 
 /// Files that commands of this repository create. A fresh checkout may not contain these files.
 const GENERATED: [&str; 1] = [HISTORY];
