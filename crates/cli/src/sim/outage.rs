@@ -227,8 +227,9 @@ fn plan(arguments: &Arguments) -> Result<Plan, Stop> {
         interval_ms: it.interval_ms,
     };
     check_times(&shape)?;
-    shape.validate()?;
     let profile = load_profile("--profile", &it.profile)?;
     let protocol = (it.protocol.clone(), it.variant.clone());
-    Ok(Plan { profile, protocol, shape, seed: it.seed })
+    let plan = Plan { profile, protocol, shape, seed: it.seed };
+    plan.validate()?;
+    Ok(plan)
 }

@@ -21,6 +21,7 @@ mod stage;
 mod tests;
 
 use serde::Serialize;
+use tarn_engine::protocol::AnyProtocol;
 use tarn_sim::profile::Profile;
 use tarn_store::ids::UsageError;
 
@@ -74,6 +75,33 @@ pub struct Shape {
     pub copy_share_percent: u16,
     /// The length of the intervals in which throughput is counted.
     pub interval_ms: f64,
+}
+
+impl Plan {
+    /// Returns an error if no cluster can have the plan's shape, or if the protocol does not promise to survive the
+    /// plan's deaths. After a death that a protocol does not survive, the memory's errors mean nothing.
+    ///
+    /// # Errors
+    /// The error names the field, its value, and the allowed values.
+    pub fn validate(&self) -> Result<(), UsageError> {
+        self.shape.validate()?;
+        let info = AnyProtocol::by_name(&self.protocol.0, &self.protocol.1)?.info();
+        let Shape { crash_compute, crash_memory, .. } = self.shape;
+        let deaths = [
+            ("crash-compute", crash_compute, "compute", info.caps.crash_recovery),
+            ("crash-memory", crash_memory, "memory", info.caps.memory_recovery),
+        ];
+        for (field, count, nodes, is_survived) in deaths {
+            if count > 0 && !is_survived {
+                let allowed = format!(
+                    "0 with {}, which does not promise to survive deaths of {nodes} nodes",
+                    info.name
+                );
+                return Err(UsageError { field: field.into(), value: count.to_string(), allowed });
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Shape {

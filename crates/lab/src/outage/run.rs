@@ -208,7 +208,7 @@ pub(super) fn run_and_meddle<W: Workload + 'static>(
     progress: &dyn Fn(u64),
     meddle: &dyn Fn(&Rc<Context>),
 ) -> Result<Outage, RunError> {
-    plan.shape.validate()?;
+    plan.validate()?;
     let stage = Stage::new(&workload, plan)?;
     load(&workload, &stage)?;
     let shape = plan.shape.clone();
