@@ -1,6 +1,6 @@
 //! The authority of a decider: a folder that says which view is in force.
 //!
-//! Invariants: a view is durable before it is used. A view belongs to one decider: it is published by a link that fails if the view
+//! Invariants: a view is durable before it is used. A folder with a damaged file begins no view. A view belongs to one decider: it is published by a link that fails if the view
 //! exists. The greatest view of the folder only goes up, and a decider that finds a greater one than its own has lost its authority.
 //!
 //! | file | |
@@ -17,6 +17,8 @@ use tarn_locks::value::View;
 
 /// Old views that stay, so that a folder shows its history.
 const KEPT: usize = 4;
+/// Bytes of a damaged file that an error shows.
+const SHOWN_BYTES: usize = 40;
 
 /// A reason why a folder gives no authority.
 #[derive(Debug)]
@@ -25,6 +27,17 @@ pub enum AuthorityError {
     Missing(PathBuf),
     /// A new folder was asked for, and this one has a view.
     Exists(PathBuf, View),
+    /// A file of a view does not say that its view has begun.
+    Damaged {
+        /// The folder.
+        folder: PathBuf,
+        /// The file's name.
+        file: String,
+        /// The file's text.
+        text: String,
+    },
+    /// The folder's view is the last one that a number can name.
+    UsedUp(PathBuf, View),
     /// Another process has the folder.
     Busy(PathBuf),
     /// A greater view than the decider's is in force.
@@ -52,6 +65,18 @@ impl fmt::Display for AuthorityError {
             AuthorityError::Exists(folder, view) => write!(
                 f,
                 "--new = {}; allowed: a folder without views; this one has view {}",
+                folder.display(),
+                view.0
+            ),
+            AuthorityError::Damaged { folder, file, text } => write!(
+                f,
+                "--state = {}; allowed: a folder in which each file view.N has the text `view N`; {file} has {text:?}. A damaged \
+                 folder may have lost a view, and its locks would be granted twice",
+                folder.display()
+            ),
+            AuthorityError::UsedUp(folder, view) => write!(
+                f,
+                "--state = {}; allowed: a folder with a view below {}, because a next view has to begin",
                 folder.display(),
                 view.0
             ),
@@ -83,7 +108,11 @@ impl AuthorityError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            AuthorityError::Missing(_) | AuthorityError::Exists(..) | AuthorityError::Busy(_)
+            AuthorityError::Missing(_)
+                | AuthorityError::Exists(..)
+                | AuthorityError::Damaged { .. }
+                | AuthorityError::UsedUp(..)
+                | AuthorityError::Busy(_)
         )
     }
 }
@@ -100,7 +129,7 @@ impl Authority {
     /// Takes a folder, and begins a new view in it. `is_new`: the folder is made.
     ///
     /// # Errors
-    /// The folder is missing, has an owner, or cannot be written.
+    /// The folder is missing or damaged, has an owner, or cannot be written.
     pub fn open(folder: &Path, is_new: bool) -> Result<Authority, AuthorityError> {
         let io = |error| AuthorityError::Io(folder.to_owned(), error);
         match (current(folder).map_err(io)?, is_new) {
@@ -120,7 +149,7 @@ impl Authority {
         if !os::lock_file(&owner) {
             return Err(AuthorityError::Busy(folder.to_owned()));
         }
-        let view = raise(folder, View(0)).map_err(io)?;
+        let view = raise(folder, View(0))?;
         Ok(Authority { folder: folder.to_owned(), view, _owner: owner })
     }
 
@@ -142,8 +171,7 @@ impl Authority {
     /// Another decider has begun one, or the folder cannot be written.
     pub fn raise(&mut self) -> Result<View, AuthorityError> {
         self.check()?;
-        let io = |error| AuthorityError::Io(self.folder.clone(), error);
-        self.view = raise(&self.folder, self.view).map_err(io)?;
+        self.view = raise(&self.folder, self.view)?;
         Ok(self.view)
     }
 
@@ -167,13 +195,13 @@ impl Authority {
 /// Takes a folder from its owner, whether the owner answers or not: begins a view, so that the owner stops as soon as it goes on.
 ///
 /// # Errors
-/// The folder is missing or cannot be written.
+/// The folder is missing, damaged, or cannot be written.
 pub fn depose(folder: &Path) -> Result<View, AuthorityError> {
     let io = |error| AuthorityError::Io(folder.to_owned(), error);
     if current(folder).map_err(io)?.is_none() {
         return Err(AuthorityError::Missing(folder.to_owned()));
     }
-    let view = raise(folder, View(0)).map_err(io)?;
+    let view = raise(folder, View(0))?;
     match fs::remove_file(folder.join("owner")) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io(error)),
         _ => Ok(view),
@@ -201,30 +229,71 @@ fn views(folder: &Path) -> io::Result<Vec<View>> {
     Ok(views)
 }
 
+/// Reads the files of all views: each has to say what its name says.
+fn read_views(folder: &Path) -> Result<(), AuthorityError> {
+    let io = |error| AuthorityError::Io(folder.to_owned(), error);
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let file = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
+        let Some(number) = file.strip_prefix("view.") else { continue };
+        let bytes = match fs::read(folder.join(&file)) {
+            Ok(bytes) => bytes,
+            // Another decider has begun a view, and has removed an old one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(io(error)),
+        };
+        // The name has to be the one that this module gives: `view.007` would name view 7 a second time.
+        let named = number.parse().ok().map(View).filter(|view| file_of(*view) == file);
+        if named.is_none_or(|view| bytes != text_of(view).as_bytes()) {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_BYTES)]).into_owned();
+            return Err(AuthorityError::Damaged { folder: folder.to_owned(), file, text });
+        }
+    }
+    Ok(())
+}
+
+fn file_of(view: View) -> String {
+    format!("view.{}", view.0)
+}
+
+fn text_of(view: View) -> String {
+    format!("view {}\n", view.0)
+}
+
 /// Publishes a view above all others of the folder and above `own`.
-fn raise(folder: &Path, own: View) -> io::Result<View> {
+fn raise(folder: &Path, own: View) -> Result<View, AuthorityError> {
+    read_views(folder)?;
+    let io = |error| AuthorityError::Io(folder.to_owned(), error);
     loop {
-        let views = views(folder)?;
-        let next = views.last().copied().unwrap_or_default().max(own).next();
-        let unique = format!("new.{}.{}", std::process::id(), os::random_u64()?);
-        let temporary = folder.join(unique);
-        let mut file = File::create_new(&temporary)?;
-        writeln!(file, "view {}", next.0)?;
-        file.sync_all()?;
-        // A link does not replace: a view that another decider publishes at the same time stays its own.
-        let linked = fs::hard_link(&temporary, folder.join(format!("view.{}", next.0)));
-        fs::remove_file(&temporary)?;
-        File::open(folder)?.sync_all()?;
-        match linked {
+        let views = views(folder).map_err(io)?;
+        let last = views.last().copied().unwrap_or_default().max(own);
+        if last.0 == u32::MAX {
+            return Err(AuthorityError::UsedUp(folder.to_owned(), last));
+        }
+        let next = last.next();
+        match publish(folder, next) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(io(error)),
         }
         for old in views.iter().rev().skip(KEPT) {
-            _ = fs::remove_file(folder.join(format!("view.{}", old.0)));
+            _ = fs::remove_file(folder.join(file_of(*old)));
         }
         return Ok(next);
     }
+}
+
+/// Makes the file of a view durable.
+fn publish(folder: &Path, view: View) -> io::Result<()> {
+    let unique = format!("new.{}.{}", std::process::id(), os::random_u64()?);
+    let temporary = folder.join(unique);
+    let mut file = File::create_new(&temporary)?;
+    file.write_all(text_of(view).as_bytes())?;
+    file.sync_all()?;
+    // A link does not replace: a view that another decider publishes at the same time stays its own.
+    let linked = fs::hard_link(&temporary, folder.join(file_of(view)));
+    fs::remove_file(&temporary)?;
+    File::open(folder)?.sync_all()?;
+    linked
 }
 
 #[cfg(test)]
@@ -263,5 +332,58 @@ mod tests {
             };
             assert_eq!((own, current), (View(1), View(3)));
         }
+    }
+
+    /// A folder with views 1 to 3, in which a file has another text. Returns the error of the next start.
+    fn damaged(file: &str, text: &str) -> AuthorityError {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(Authority::open(folder.path(), true).expect("a new folder"));
+        let mut authority = Authority::open(folder.path(), false).expect("a free folder");
+        authority.raise().expect("the owner raises");
+        fs::write(folder.path().join(file), text).expect("it is written");
+        let names = || {
+            let entries = fs::read_dir(folder.path()).expect("a folder");
+            let names = entries.map(|entry| entry.expect("an entry").file_name());
+            names.collect::<std::collections::BTreeSet<_>>()
+        };
+        let before = names();
+        let errors = [
+            authority.raise().expect_err("the owner does not raise"),
+            depose(folder.path()).expect_err("nobody takes it"),
+            {
+                drop(authority);
+                Authority::open(folder.path(), false).expect_err("nobody starts")
+            },
+        ];
+        assert_eq!(names(), before, "a refusal leaves the folder as it is");
+        let [_, deposed, opened] = errors;
+        assert_eq!(deposed.to_string(), opened.to_string());
+        assert!(opened.is_usage(), "{opened}");
+        opened
+    }
+
+    #[test]
+    fn a_damaged_view_begins_no_view() {
+        for (file, text) in [
+            ("view.3", ""),
+            ("view.3", "xxx"),
+            ("view.3", "view 2\n"),
+            ("view.1", "view 1"),
+            ("view.007", "view 7\n"),
+            ("view.99999999999", "view 99999999999\n"),
+        ] {
+            let error = damaged(file, text);
+            let AuthorityError::Damaged { file: named, text: said, .. } = &error else {
+                panic!("{file}: {error}")
+            };
+            assert_eq!((named.as_str(), said.as_str()), (file, text));
+        }
+    }
+
+    #[test]
+    fn the_last_view_has_no_next_one() {
+        let last = format!("view.{}", u32::MAX);
+        let error = damaged(&last, &format!("view {}\n", u32::MAX));
+        assert!(matches!(error, AuthorityError::UsedUp(_, View(u32::MAX))), "{error}");
     }
 }

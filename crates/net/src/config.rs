@@ -202,9 +202,9 @@ impl Config {
         let raw: Raw = match toml::from_str(text) {
             Ok(raw) => raw,
             Err(error) => {
-                let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+                let at = place_in(text, error.span());
                 let allowed = format!("a lock service's configuration ({})", error.message());
-                return refuses.refuse(CONFIG, format!(", line {line}"), allowed);
+                return refuses.refuse(CONFIG, format!(", {at}"), allowed);
             }
         };
         let machine_max = if raw.switch { SWITCH_MACHINE_MAX } else { MACHINE_MAX };
@@ -283,6 +283,22 @@ impl Config {
     fn ids(&self) -> usize {
         let clients = self.clients.map_or(0, |(first, last)| usize::from(last.0 - first.0) + 1);
         self.machines.len() + clients
+    }
+}
+
+/// The line of a TOML text in which an error is, and the line's key.
+#[must_use]
+pub fn place_in(text: &str, span: Option<std::ops::Range<usize>>) -> String {
+    let at = span.map_or(0, |span| span.start.min(text.len()));
+    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let line = 1 + text[..start].matches('\n').count();
+    let whole = text[start..].lines().next().unwrap_or_default();
+    // An error in a value begins after the key; an error in a key names it anyway.
+    match whole.split_once('=') {
+        Some((key, _)) if at - start > key.trim_end().len() => {
+            format!("line {line}, {}", key.trim())
+        }
+        _ => format!("line {line}"),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: a value that the caller chose badly is [`ProgramError::Usage`], with its name, its value and the values that are allowed; a
 //! failure of the system or of the service is [`ProgramError::Failed`].
 
-use crate::authority::{self, Authority, AuthorityError};
+use crate::authority::{self, AuthorityError};
 use crate::config::{Config, ConfigError};
 use crate::control::message::{Status, ToDecider, ToMachine};
 use crate::control::stream::{Side, Stream};
@@ -97,10 +97,8 @@ pub fn decider(
     mut tell: impl FnMut(String),
 ) -> Result<(), ProgramError> {
     let config = Config::read(config)?;
-    // A decider that cannot start begins no view.
-    let plane = Plane::open(&config, address, interface)?;
-    let authority = Authority::open(state, is_new)?;
-    let mut process = DeciderProcess::open_with(&config, address, authority, plane)?;
+    let plane = |at| Plane::open(&config, at, interface);
+    let mut process = DeciderProcess::open_with(&config, address, (state, is_new), plane)?;
     let (at, view, wait_ms) =
         (process.address(), process.view().0, config.lease_with_drift_ns() / MS_NS);
     tell(format!("decider at {at}, view {view}: waits up to {wait_ms} ms for machines"));
@@ -159,7 +157,7 @@ pub struct Held {
     pub lock: LockId,
     /// How it is held.
     pub mode: Mode,
-    /// How long to wait for the lock.
+    /// How long to wait for a decider and the lock.
     pub patience: Patience,
     /// What happens if it is lost.
     pub on_loss: OnLoss,
@@ -186,8 +184,8 @@ pub fn run(
         let text = format!("--lock = {}; allowed: 0 to {allowed}", held.lock.0);
         return Err(ProgramError::Usage(text));
     }
-    let client = LockClient::connect(&config)?;
-    let guard = client.acquire_blocking_for(held.lock, held.mode, held.patience);
+    let (client, patience) = join(&config, held.patience)?;
+    let guard = client.acquire_blocking_for(held.lock, held.mode, patience);
     let guard = guard.map_err(|refusal| match refusal {
         Refusal::OutOfRange { .. } => ProgramError::Usage(format!("--lock: {refusal}")),
         _ => ProgramError::Failed(format!("lock {}: {refusal}", held.lock.0)),
@@ -219,6 +217,29 @@ pub fn run(
     // Shells report a signal so.
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(code as u8)
+}
+
+/// Joins the cluster within a patience. Returns the client, and what is left of the patience for the lock.
+fn join(config: &Config, patience: Patience) -> Result<(LockClient, Patience), ProgramError> {
+    let begun_ns = os::now_ns();
+    let wait = match patience {
+        Patience::Forever => None,
+        Patience::Nanos(ns) => Some(Duration::from_nanos(ns)),
+        Patience::Try => {
+            // A decider that answers is not waited for, but it may take as long as any answer.
+            ask(config, &ToDecider::Status)?;
+            Some(Duration::from_nanos(ANSWER_NS))
+        }
+    };
+    let client = LockClient::connect_with(config, Options { wait, ..Options::default() })?;
+    let left = match patience {
+        Patience::Nanos(ns) => match ns.saturating_sub(os::now_ns() - begun_ns) {
+            0 => Patience::Try,
+            left_ns => Patience::Nanos(left_ns),
+        },
+        other => other,
+    };
+    Ok((client, left))
 }
 
 /// Waits for a command. Returns its status, and whether the lock was lost before its end.

@@ -19,7 +19,6 @@ use std::time::Duration;
 use tarn_locks::service::Patience;
 use tarn_locks::value::{LockId, Machine, Mode, Policy};
 use tarn_locks::wire::Key;
-use tarn_net::authority::Authority;
 use tarn_net::config::Config;
 use tarn_net::decider::DeciderProcess;
 use tarn_net::lock::{Acquire, LockClient, LockGuard};
@@ -66,12 +65,12 @@ impl Cluster {
             xdp: false,
             bad_network: None,
         };
-        let authority = Authority::open(&folder, true).map_err(io::Error::other)?;
-        let process = DeciderProcess::open(&config, None, authority).map_err(io::Error::other);
         let stops = Arc::new(AtomicBool::new(false));
         // From here on the folder is removed with the cluster.
         let mut cluster = Cluster { config, folder, stops: Arc::clone(&stops), thread: None };
-        let mut process = process?;
+        let state = (cluster.folder.as_path(), true);
+        let mut process =
+            DeciderProcess::open(&cluster.config, None, state).map_err(io::Error::other)?;
         let builder = std::thread::Builder::new().name("decider".to_owned());
         // A decider that fails leaves its clients without a lease, which ends the measurement.
         cluster.thread = Some(builder.spawn(move || _ = process.run(&stops, &mut |_| {}))?);

@@ -3,7 +3,6 @@
 //! Invariant: the folder of a decider in a thread is removed with it.
 
 use super::Waits;
-use crate::authority::Authority;
 use crate::config::Config;
 use crate::decider::DeciderProcess;
 use crate::lock::LockClient;
@@ -58,8 +57,7 @@ impl Cluster {
             xdp: false,
             bad_network: None,
         };
-        let authority = Authority::open(&folder, true)?;
-        let mut process = DeciderProcess::open(&config, None, authority)?;
+        let mut process = DeciderProcess::open(&config, None, (&folder, true))?;
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         // A decider that fails leaves the client without a lease, which ends the measurement.

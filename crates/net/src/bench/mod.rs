@@ -20,6 +20,9 @@ const DEPTH: usize = 32;
 /// Turns of round trips and acquires. Source: a machine that others use is quiet in some of ten turns.
 const TURNS: u64 = 10;
 
+/// The longest measurement: a day.
+const MILLIS_MAX: u64 = 86_400_000;
+
 /// How threads wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum Waits {
@@ -70,8 +73,9 @@ pub struct Report {
 /// # Errors
 /// A bad choice, the network of this machine, or the folder for temporary files.
 pub fn run(millis: u64, config: Option<&Path>) -> Result<Report, ProgramError> {
-    if millis == 0 {
-        return Err(ProgramError::Usage("--millis = 0; allowed: 1 or more".to_owned()));
+    if !(1..=MILLIS_MAX).contains(&millis) {
+        let text = format!("--millis = {millis}; allowed: 1 to {MILLIS_MAX}");
+        return Err(ProgramError::Usage(text));
     }
     let failed = |error: &dyn fmt::Display| ProgramError::Failed(error.to_string());
     let mut latency = Vec::new();

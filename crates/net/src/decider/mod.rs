@@ -26,6 +26,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_locks::decider::{Refusal, Sent};
 use tarn_locks::packet::Notice;
@@ -141,27 +142,29 @@ pub struct DeciderProcess {
 }
 
 impl DeciderProcess {
-    /// Opens the sockets and begins a view. `at`: one of the configured addresses; `None`: the first. The process itself decides.
+    /// Opens the sockets, then takes a state folder and begins a view in it. `at`: one of the configured addresses; `None`: the first.
+    /// `state`: the folder, and whether it is made. The process itself decides.
     ///
     /// # Errors
-    /// An address that is not configured or not free, or a state folder that gives no authority.
+    /// An address that is not configured or not free, or a state folder that gives no authority. Then no folder is made, and no view
+    /// begins.
     pub fn open(
         config: &Config,
         at: Option<SocketAddr>,
-        authority: Authority,
+        state: (&Path, bool),
     ) -> Result<DeciderProcess, DeciderError> {
-        DeciderProcess::open_with(config, at, authority, Plane::process(config))
+        DeciderProcess::open_with(config, at, state, |_| Ok(Plane::process(config)))
     }
 
-    /// The same, with the place that decides.
+    /// The same, with the place that decides. `plane` opens the place for an address once the sockets are open.
     ///
     /// # Errors
-    /// Those of [`DeciderProcess::open`].
+    /// Those of [`DeciderProcess::open`] and of `plane`.
     pub fn open_with(
         config: &Config,
         at: Option<SocketAddr>,
-        authority: Authority,
-        plane: Plane,
+        (state, is_new): (&Path, bool),
+        plane: impl FnOnce(SocketAddr) -> Result<Plane, DeciderError>,
     ) -> Result<DeciderProcess, DeciderError> {
         let at = at.unwrap_or(config.deciders[0]);
         if !config.deciders.contains(&at) {
@@ -173,6 +176,9 @@ impl DeciderProcess {
         listener.set_nonblocking(true).map_err(network)?;
         let faults = config.bad_network.map(|network| Faults::new(network, 0));
         let socket = Socket::bind(at, faults).map_err(network)?;
+        let plane = plane(at)?;
+        // The folder comes last: a decider that cannot start makes no folder, and begins no view.
+        let authority = Authority::open(state, is_new)?;
         let (view, now_ns) = (authority.view(), os::now_ns());
         Ok(DeciderProcess {
             config: config.clone(),

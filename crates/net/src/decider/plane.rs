@@ -42,7 +42,7 @@ impl Plane {
     /// They do not agree, this program was built without XDP, or the interface takes no program.
     pub fn open(
         config: &Config,
-        at: Option<SocketAddr>,
+        at: SocketAddr,
         interface: Option<&str>,
     ) -> Result<Plane, DeciderError> {
         match (interface, config.xdp) {
@@ -55,9 +55,7 @@ impl Plane {
                 let file = config.file.display();
                 Err(choice("--xdp", interface, format!("only with xdp = true in {file}")))
             }
-            (Some(interface), true) => {
-                Plane::driver(config, at.unwrap_or(config.deciders[0]), interface)
-            }
+            (Some(interface), true) => Plane::driver(config, at, interface),
         }
     }
 

@@ -187,10 +187,15 @@ impl LockClient {
                 Some(at) => *at,
                 None => {
                     let ids: Vec<_> = config.machines.keys().map(|it| it.0.to_string()).collect();
+                    let file = config.file.display();
+                    let allowed = match ids.is_empty() {
+                        true => format!("none, because {file} has no [[machines]]"),
+                        false => format!("the ids in {file}: {}", ids.join(", ")),
+                    };
                     return Err(ConnectError::Refused {
                         field: "machine".to_owned(),
                         value: machine.0.to_string(),
-                        allowed: format!("the ids in the configuration: {}", ids.join(", ")),
+                        allowed,
                     });
                 }
             },

@@ -42,7 +42,8 @@ fn a_command_without_its_lock_does_not_run() {
     let _held = client.acquire_blocking(LockId(3), Mode::Exclusive).expect("granted");
     let marker = cluster.folder.path().join("marker");
     let touch = ["touch", marker.to_str().expect("a name")];
-    for patience in [Patience::Try, Patience::Nanos(20_000_000)] {
+    // The time is also for joining the cluster, on a machine that runs other tests.
+    for patience in [Patience::Try, Patience::Nanos(2_000_000_000)] {
         let Err(ProgramError::Failed(text)) = run(&cluster, &held(3, patience, &touch)).0 else {
             panic!("it runs")
         };
@@ -56,6 +57,25 @@ fn a_command_without_its_lock_does_not_run() {
     assert_eq!(text, "--lock = 1000; allowed: 0 to 999");
     let missing = run(&cluster, &held(4, Patience::Try, &["no/such/program"])).0;
     assert!(matches!(missing, Err(ProgramError::Usage(_))), "{missing:?}");
+}
+
+/// A time-out ends the wait for a decider as it ends the wait for a lock.
+#[test]
+fn a_command_waits_for_a_decider_only_as_long_as_it_may() {
+    let mut cluster = Cluster::start();
+    cluster.decider.stop();
+    let never = AtomicBool::new(false);
+    for (patience, least_ms) in [(Patience::Try, 0), (Patience::Nanos(500_000_000), 500)] {
+        let begun = Instant::now();
+        let held = held(3, patience, &["true"]);
+        let ended = program::run(&cluster.config.file, &held, &never, |_| {});
+        let took = begun.elapsed();
+        let Err(ProgramError::Failed(text)) = ended else { panic!("{ended:?}") };
+        assert!(text.contains("no decider at "), "{text}");
+        // A client without a time-out waits for 10 s.
+        assert!(took >= Duration::from_millis(least_ms), "{took:?}");
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use tarn_net::authority::Authority;
 use tarn_net::config::Config;
 use tarn_net::decider::{DeciderError, DeciderProcess};
 use tarn_net::faults::BadNetwork;
@@ -51,8 +50,8 @@ pub struct Decider {
 
 impl Decider {
     pub fn start(config: &Config, state: &Path) -> Decider {
-        let authority = Authority::open(state, !state.exists()).expect("a state folder");
-        let mut process = DeciderProcess::open(config, None, authority).expect("its address");
+        let state = (state, !state.exists());
+        let mut process = DeciderProcess::open(config, None, state).expect("an address, a folder");
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let thread = std::thread::spawn(move || process.run(&seen, &mut |line| println!("{line}")));

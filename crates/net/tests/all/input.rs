@@ -299,6 +299,67 @@ fn a_place_of_the_decider_that_the_configuration_does_not_have_is_refused() {
     assert!(!state.exists(), "a decider that cannot start begins no view");
 }
 
+/// A decider that cannot start makes no folder, so the corrected command can make it.
+#[test]
+fn a_decider_that_cannot_start_makes_no_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (state, never) = (folder.path().join("state"), AtomicBool::new(false));
+    let file = write_config(folder.path(), "[clients]\nfirst = 1\nlast = 2\n");
+    let config = Config::read(&file).expect("a configuration");
+    let start = |address| {
+        let place = (address, None);
+        program::decider(&file, (&state, true), place, &never, |_| {}).expect_err("it starts")
+    };
+    let elsewhere = "1.2.3.4:5".parse().expect("an address");
+    let ProgramError::Usage(text) = start(Some(elsewhere)) else { panic!("a bad choice") };
+    assert!(text.starts_with("--address = 1.2.3.4:5; allowed: 127.0.0.1:"), "{text}");
+    assert!(!state.exists());
+    // Another process has the port of one of the two protocols.
+    let at = config.deciders[0];
+    let tcp = std::net::TcpListener::bind(at).expect("a free port");
+    assert!(matches!(start(None), ProgramError::Failed(_)));
+    drop(tcp);
+    let udp = UdpSocket::bind(at).expect("a free port");
+    assert!(matches!(start(None), ProgramError::Failed(_)));
+    drop(udp);
+    assert!(!state.exists());
+    let stopped = AtomicBool::new(true);
+    program::decider(&file, (&state, true), (None, None), &stopped, |_| {}).expect("it starts");
+    assert!(state.join("view.1").exists(), "a decider that starts has begun a view");
+}
+
+#[test]
+fn an_error_in_a_configuration_names_the_line_and_the_key() {
+    let secret = "secret = \"secret.key\"\n";
+    for (text, place) in [
+        ("decider = \"127.0.0.1:7\"\nlocks = \"x\"\n", ", line 2, locks; allowed: "),
+        ("decider = 7\n", ", line 1, decider; allowed: "),
+        ("decider = \"127.0.0.1:7\"\n\nlock = 9\n", ", line 3; allowed: "),
+    ] {
+        let said = refused(&format!("{text}{secret}")).to_string();
+        assert!(said.starts_with("--config = ") && said.contains(place), "{said}");
+    }
+}
+
+#[test]
+fn a_machine_without_an_address_is_refused_with_the_ids_that_have_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let never = AtomicBool::new(false);
+    let clients = "[clients]\nfirst = 1\nlast = 2\n";
+    let refused = |more: &str| {
+        let file = write_config(folder.path(), more);
+        match program::agent(&file, 5, &never, |_| {}) {
+            Err(ProgramError::Usage(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    let text = refused(clients);
+    assert!(text.starts_with("--machine = 5; allowed: none, because "), "{text}");
+    assert!(text.ends_with("locks.toml has no [[machines]]"), "{text}");
+    let text = refused("[[machines]]\nid = 7\naddress = \"127.0.0.1:7001\"\n");
+    assert!(text.ends_with("locks.toml: 7"), "{text}");
+}
+
 pub struct Random(pub u64);
 
 impl Random {
