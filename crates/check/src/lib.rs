@@ -68,4 +68,4 @@ pub use history::{
     History, NEVER_NS, Outcome, Read, RecordId, Transaction, TxnId, Version, Write, WriteKind,
 };
 pub use report::{Counts, EdgeCounts, Report, Verdict};
-pub use whole_file::WholeFile;
+pub use whole_file::{WholeFile, remove_partial_files};

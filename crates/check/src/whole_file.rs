@@ -1,7 +1,7 @@
 //! A file that appears under its name only when it is complete.
 //!
 //! Invariant: until the file is complete, its name is `NAME.partial`. If the work does not finish,
-//! the partial file is removed. The partial file is opened before the work begins, so a path that
+//! the partial file is removed. A program that a signal ends removes it by [`remove_partial_files`]. The partial file is opened before the work begins, so a path that
 //! cannot be written is found before any work is done. If the path is a link, the module follows the
 //! link, so the file replaces the link's target and not the link. The module refuses a device or a
 //! pipe, because the file would replace the device or pipe instead of being written to it.
@@ -9,6 +9,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A file that appears under its name only when it is complete. The module's documentation has the
 /// details.
@@ -32,6 +33,29 @@ pub struct WholeFile {
     out: Option<BufWriter<File>>,
 }
 
+/// The partial files of this process.
+static PARTIAL_FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn partial_files() -> MutexGuard<'static, Vec<PathBuf>> {
+    PARTIAL_FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn forget(all: &mut Vec<PathBuf>, partial: &Path) {
+    if let Some(at) = all.iter().position(|it| it == partial) {
+        all.swap_remove(at);
+    }
+}
+
+/// Removes the partial files of this process, which is about to end without its destructors. No file of the process is
+/// completed afterwards.
+pub fn remove_partial_files() {
+    let mut all = partial_files();
+    for partial in all.drain(..) {
+        // A partial file that cannot be removed is harmless.
+        drop(fs::remove_file(partial));
+    }
+}
+
 impl WholeFile {
     /// Creates the partial file `NAME.partial` beside the file that `path` names.
     ///
@@ -49,7 +73,11 @@ impl WholeFile {
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);
+        // While the list is locked, no partial file appears or goes.
+        let mut all = partial_files();
         let file = File::create(&partial)?;
+        all.push(partial.clone());
+        drop(all);
         Ok(WholeFile { path, partial, out: Some(BufWriter::with_capacity(1 << 18, file)) })
     }
 
@@ -62,7 +90,10 @@ impl WholeFile {
         // A failure drops `self`, which removes the partial file.
         out.flush()?;
         out.get_ref().sync_all()?;
+        let mut all = partial_files();
         fs::rename(&self.partial, &self.path)?;
+        forget(&mut all, &self.partial);
+        drop(all);
         self.out = None;
         Ok(())
     }
@@ -81,6 +112,8 @@ impl Write for WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if self.out.take().is_some() {
+            let mut all = partial_files();
+            forget(&mut all, &self.partial);
             // This code cannot repair a failed removal. A partial file that remains is harmless.
             drop(fs::remove_file(&self.partial));
         }

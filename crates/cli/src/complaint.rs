@@ -10,7 +10,7 @@ use tarn_store::ids::UsageError;
 /// Formats an error about a value that the engine, a workload or a cluster refuses.
 pub fn about(error: &UsageError) -> String {
     let UsageError { field, value, allowed } = error;
-    // A workload's tables have as many records as the flag states, or a multiple of this number.
+    // A workload's tables have as many records as the flag or the profile states, or a multiple of this number.
     if let Some(table) = field.strip_prefix("records of table ") {
         return format!("--records = {value} in table {table}; allowed: {allowed}");
     }
@@ -52,6 +52,7 @@ pub fn only_with(flag: &str, value: impl std::fmt::Display, other: &str) -> supe
 
 /// Formats an error about an argument that clap refuses.
 pub fn of_clap(error: &clap::Error) -> String {
+    let (command, path) = command_of(std::env::args_os().skip(1));
     let argument = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
     let name = argument.split([' ', '=']).next().unwrap_or_default();
     let name = name.trim_matches(['<', '>', '[', ']', '.']);
@@ -67,12 +68,19 @@ pub fn of_clap(error: &clap::Error) -> String {
         ErrorKind::UnknownArgument => {
             let meant = text_of(error, ContextKind::SuggestedArg);
             let meant = meant.map(|flag| format!("; did you mean {flag}?")).unwrap_or_default();
-            format!("argument = {name}; allowed: the flags that --help lists{meant}")
+            format!("argument = {name}; allowed: the flags that {path} --help lists{meant}")
         }
         ErrorKind::InvalidSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let value = text_of(error, ContextKind::InvalidSubcommand);
             let value = value.unwrap_or_else(|| "nothing".to_owned());
-            format!("COMMAND = {value}; allowed: {} (see tarn --help)", commands())
+            let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+            let names: Vec<&str> = below.map(clap::Command::get_name).collect();
+            format!("COMMAND = {value}; allowed: {} (see {path} --help)", names.join(", "))
+        }
+        // A flag without a value got one: --FLAG=VALUE.
+        ErrorKind::TooManyValues => {
+            let value = text_of(error, ContextKind::InvalidValue).unwrap_or_default();
+            format!("{name} = {value}; allowed: no value")
         }
         ErrorKind::MissingRequiredArgument => {
             format!("{name} = nothing; allowed: a value (see --help)")
@@ -90,9 +98,17 @@ pub fn of_clap(error: &clap::Error) -> String {
     }
 }
 
-fn commands() -> String {
-    let cli = super::Cli::command();
-    cli.get_subcommands().map(clap::Command::get_name).collect::<Vec<_>>().join(", ")
+/// Returns the command that the arguments name, and the words that name it. The words of a command come before its
+/// flags.
+fn command_of(arguments: impl Iterator<Item = std::ffi::OsString>) -> (clap::Command, String) {
+    let mut command = super::Cli::command();
+    let mut path = command.get_name().to_owned();
+    for word in arguments {
+        let Some(below) = command.find_subcommand(&word).cloned() else { break };
+        path = format!("{path} {}", below.get_name());
+        command = below;
+    }
+    (command, path)
 }
 
 fn text_of(error: &clap::Error, kind: ContextKind) -> Option<String> {

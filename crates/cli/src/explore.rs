@@ -160,7 +160,7 @@ fn replay(arguments: &Arguments, order: &Order, schedule: &Schedule) -> Result<V
     let items = order.items()?;
     let [item] = &items[..] else {
         let allowed = "only with one litmus, and with --fault if there are crashes";
-        return Err(Stop::Input(format!("--replay = a schedule; allowed: {allowed}")));
+        return Err(Stop::Input(format!("--replay = {schedule}; allowed: {allowed}")));
     };
     let file = arguments.svg.as_deref();
     let file = file.map(|path| WholeFile::create("--svg", path)).transpose()?;

@@ -79,7 +79,7 @@ struct DeciderArguments {
     #[arg(long)]
     new: bool,
     /// One of the configured addresses [default: the first]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     address: Option<SocketAddr>,
     /// Decide in the driver of this interface, as an XDP program; the configuration has xdp = true
     #[arg(long, value_name = "INTERFACE")]
@@ -94,6 +94,11 @@ struct AgentArguments {
     /// The machine's id in the configuration
     #[arg(long, value_name = "ID", value_parser = narrow::<u16>, allow_negative_numbers = true)]
     machine: u16,
+}
+
+/// Parses the address of a socket.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "IP:PORT, for example 127.0.0.1:7400".to_owned())
 }
 
 /// Parses a whole number that fits a narrower type.
@@ -128,7 +133,8 @@ struct RunArguments {
     /// Hold the lock beside other shared holders
     #[arg(long)]
     shared: bool,
-    /// Give up after this time; 0 does not wait [default: wait]
+    /// Give up after this time, whether a decider or the lock is waited for; 0 waits for no lock, and for a decider
+    /// only while it may answer [default: 10 s for a decider, without end for the lock]
     #[arg(long, value_name = "MS", value_parser = whole, allow_negative_numbers = true)]
     timeout: Option<u64>,
     /// The end of a command whose lock is lost

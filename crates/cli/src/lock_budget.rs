@@ -2,6 +2,7 @@
 //!
 //! Invariant: this file has only the command line. `tarn-locks` computes the numbers (`switch::budget`).
 
+use super::scenario::whole_in;
 use super::{Stop, Verdict, print_object, say};
 use serde::Serialize;
 use tarn_locks::switch::budget::{LaneShape, LockLayout, SwitchBudget, report};
@@ -12,16 +13,16 @@ use tarn_locks::switch::budget::{LaneShape, LockLayout, SwitchBudget, report};
   tarn lock budget --machines 8 --threads 6 --window 64 --control 2")]
 pub struct Arguments {
     /// The number of machines that send requests
-    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = whole_in::<u16>(1..=u16::MAX.into()))]
     machines: u16,
     /// Threads of a machine that send requests; each has a lane
-    #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = whole_in::<u16>(1..=u16::MAX.into()))]
     threads: u16,
     /// Answers that the switch records for each lane
-    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = whole_in::<u32>(1..=u32::MAX.into()))]
     window: u32,
     /// Match-action units of the control logic
-    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=11))]
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = whole_in::<u64>(1..=11))]
     control: u64,
     /// One JSON object on standard output instead of text
     #[arg(long)]

@@ -2,11 +2,15 @@
 //!
 //! Invariant: this file has only the command line and the clock. `tarn-locks` has the searches (`model::plan`).
 
+use super::scenario::whole_in;
 use super::{Stop, Verdict, print_object, say};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use tarn_locks::model::plan::{self, Case};
 use tarn_locks::model::{Limits, search};
+
+/// The longest time of a search: as many minutes as the clock can count.
+const MINUTES_MAX: u64 = u64::MAX / 60;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -20,10 +24,10 @@ pub struct Arguments {
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Threads [default: one for each processor]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "COUNT", value_parser = whole_in::<u16>(1..=256))]
     threads: Option<u16>,
     /// The longest time of one search; a search that takes longer is no proof
-    #[arg(long, value_name = "COUNT", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 60, value_parser = whole_in::<u64>(1..=MINUTES_MAX))]
     minutes: u64,
     /// One JSON object on standard output instead of text
     #[arg(long)]
@@ -105,8 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         ))?;
     }
     for case in &cases {
-        let row =
-            run_case(case, threads, Duration::from_secs(arguments.minutes.saturating_mul(60)));
+        let row = run_case(case, threads, Duration::from_secs(arguments.minutes * 60));
         if !arguments.json {
             let Row { states, steps, seconds, verdict, name, .. } = &row;
             let found = match (&row.violation, case.finds) {

@@ -4,6 +4,7 @@
 //! `tarn-locks` has their format. A file appears only when it is complete.
 
 use super::complaint::about;
+use super::scenario::{whole, whole_in};
 use super::sim::{load_profile, with_settings};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say};
@@ -52,10 +53,10 @@ struct WriteArguments {
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// The number of transactions, 8 to 67108864
-    #[arg(long, value_name = "COUNT", default_value_t = 400_000)]
-    transactions: usize,
+    #[arg(long, value_name = "COUNT", default_value_t = 400_000, value_parser = whole)]
+    transactions: u64,
     /// The seed of the random generator
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole)]
     seed: u64,
     /// One JSON object on standard output instead of text
     #[arg(long)]
@@ -71,19 +72,19 @@ struct ReplayArguments {
     #[arg(long, value_name = "NAME", default_value = "fisslock")]
     service: Vec<String>,
     /// Clients of each of the 40 issuing threads
-    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = whole_in::<u16>(1..=1_000))]
     clients: u16,
     /// The time for which a transaction holds all its locks
-    #[arg(long, value_name = "NS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    #[arg(long, value_name = "NS", default_value_t = 0, value_parser = whole_in::<u64>(0..=1_000_000))]
     work_ns: u64,
     /// The virtual time that is measured, after 1 ms of warm-up
-    #[arg(long, value_name = "MS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    #[arg(long, value_name = "MS", default_value_t = 3, value_parser = whole_in::<u64>(1..=1_000))]
     virtual_ms: u64,
     /// Choose NetLock's hot locks from this trace, not from the replayed one
     #[arg(long, value_name = "FILE")]
     hot_from: Option<PathBuf>,
     /// The trace is one of TPC-C with this number of warehouses for each machine; machines share locks by warehouse
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = whole_in::<u32>(0..=u32::MAX.into()))]
     warehouses: Option<u32>,
     /// The hardware profile: a name or a file
     #[arg(long, value_name = "PROFILE", default_value = "cx5-100g")]
@@ -92,7 +93,7 @@ struct ReplayArguments {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// The seed of the simulated cluster
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole)]
     seed: u64,
     /// One JSON object on standard output instead of text
     #[arg(long)]
@@ -122,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 
 fn write(arguments: &WriteArguments) -> Result<Verdict, Stop> {
     let file = WholeFile::create("--output", &arguments.output)?;
-    let trace = recorded::draw(&arguments.load, arguments.transactions, arguments.seed)?;
+    let trace = recorded::draw(&arguments.load, arguments.transactions as usize, arguments.seed)?;
     let bytes = trace.to_bytes();
     file.finish_with(|file| file.write_all(&bytes))?;
     let written = Written {

@@ -39,7 +39,7 @@ mod trace;
 mod verdict;
 mod whole_file;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 use tarn_lab::bench::run::RunError;
@@ -136,7 +136,11 @@ impl From<RunError> for Stop {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    if let Err(stop) = interrupt::remove_partial_files() {
+        return ended(Err(stop));
+    }
+    let parsed = parser().try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
             // The user requested help or the version.
@@ -147,7 +151,7 @@ fn main() -> ExitCode {
         }
         Err(error) => return complain(2, &guess::with_guess(&complaint::of_clap(&error))),
     };
-    let ended = match &cli.command {
+    ended(match &cli.command {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Swarm(arguments) => swarm::run(arguments),
@@ -158,8 +162,27 @@ fn main() -> ExitCode {
         Command::Rules(arguments) => rules::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Lock(arguments) => lock::run(arguments),
-    };
-    match ended {
+    })
+}
+
+/// Returns the parser of the command line. A negative number is the value of a flag that takes one, so that the error
+/// names this flag; clap would take it for an unknown flag.
+fn parser() -> clap::Command {
+    fn with_numbers(command: clap::Command) -> clap::Command {
+        let command = command.mut_args(|argument| {
+            let takes_number =
+                argument.get_long().is_some() && argument.get_action().takes_values();
+            let is_open = argument.is_allow_hyphen_values_set();
+            argument.allow_negative_numbers(takes_number && !is_open)
+        });
+        command.mut_subcommands(with_numbers)
+    }
+    with_numbers(Cli::command())
+}
+
+/// Turns the outcome of a command into an exit code.
+fn ended(outcome: Result<Verdict, Stop>) -> ExitCode {
+    match outcome {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
         Ok(Verdict::Interrupted) => ExitCode::from(INTERRUPTED),
@@ -226,10 +249,9 @@ fn written(result: std::io::Result<()>) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        parser().debug_assert();
     }
 }

@@ -28,7 +28,7 @@ pub struct Arguments {
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
     /// List the figures that the command can run
-    #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set", "what_if", "table"])]
+    #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set", "what_if", "table", "seed"])]
     list: bool,
     /// Run only this section of lotus, oocc or fisslock; repeat the flag for several sections; an unknown name lists
     /// the sections
@@ -44,10 +44,9 @@ pub struct Arguments {
     /// Use a smaller database and fewer, shorter points; the report says so
     #[arg(long)]
     quick: bool,
-    /// Seed of every random generator
-    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = super::scenario::whole,
-          allow_negative_numbers = true)]
-    seed: u64,
+    /// Seed of every random generator [default: 1]
+    #[arg(long, value_name = "SEED", value_parser = super::scenario::whole, allow_negative_numbers = true)]
+    seed: Option<u64>,
     /// Write the figure as a page with its curves to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -75,9 +74,13 @@ and its checks passed, whether or not its values agree. 1: a check failed. 2: ba
 impl Arguments {
     /// Returns whether the user gave no argument: then the command lists the figures.
     fn is_bare(&self) -> bool {
-        let Arguments { figure, only, set, what_if, quick, html, table, .. } = self;
+        let Arguments { figure, only, set, what_if, quick, html, table, seed, .. } = self;
         let flags = [only, set, what_if].into_iter().all(Vec::is_empty);
-        figure.is_none() && flags && !quick && !table && html.is_none()
+        figure.is_none() && flags && !quick && !table && html.is_none() && seed.is_none()
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
     }
 }
 
@@ -103,7 +106,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let scale = if arguments.quick { &figure.quick } else { &figure.full };
     let html = arguments.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
-    let report = figure.run(scale, arguments.seed, &Progress::new())?;
+    let report = figure.run(scale, arguments.seed(), &Progress::new())?;
     if let Some(file) = html {
         file.finish(&page::page(&report))?;
     }
@@ -150,7 +153,8 @@ fn evaluations(between: &str) -> String {
 
 /// Runs the whole evaluation of a paper.
 fn evaluate(paper: &'static Paper, arguments: &Arguments) -> Result<Verdict, Stop> {
-    let Arguments { quick, seed, ref only, ref what_if, .. } = *arguments;
+    let Arguments { quick, ref only, ref what_if, .. } = *arguments;
+    let seed = arguments.seed();
     let profile = with_settings(load_profile("--profile", &paper.profile)?, &arguments.set)?;
     let (only, suppositions) = (only.clone(), what_if.clone());
     let order = paper.order(Asked { quick, seed, profile, only, suppositions })?;
@@ -172,7 +176,8 @@ fn evaluate_locks(
     if let Some(value) = arguments.what_if.first() {
         return Err(only_with("--what-if", value, &papers(" or ")));
     }
-    let Arguments { quick: is_quick, seed, ref only, .. } = *arguments;
+    let Arguments { quick: is_quick, ref only, .. } = *arguments;
+    let seed = arguments.seed();
     let profile = with_settings(load_profile("--profile", &paper.profile)?, &arguments.set)?;
     let order = LockOrder { paper, is_quick, seed, profile, only: only.clone() };
     let html = arguments.html.as_deref();

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use tarn_lab::bench::checks::CheckKind;
+use tarn_net::config::place_in;
 use tarn_store::ids::UsageError;
 
 /// The flags and keys; `None` means the default.
@@ -224,6 +225,18 @@ pub(super) fn whole(text: &str) -> Result<u64, String> {
     })
 }
 
+/// Returns a parser of a whole number in a range. Its errors state the range as all errors of this program do; clap's
+/// own ranges do not.
+pub(super) fn whole_in<T: TryFrom<u64> + Clone + Send + Sync + 'static>(
+    range: std::ops::RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = whole(text).ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number| number.try_into().ok());
+        number.ok_or_else(|| format!("{} to {}", range.start(), range.end()))
+    }
+}
+
 /// Parses a number on the command line.
 pub(super) fn number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "a number".to_owned())
@@ -238,10 +251,8 @@ impl Settings {
         let text = std::fs::read_to_string(path)
             .map_err(|error| complain(format!("a TOML file that can be read ({error})")))?;
         toml::from_str(&text).map_err(|error: toml::de::Error| {
-            let at = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text[..at].lines().count().max(1);
-            let line = line + usize::from(at > 0 && text[..at].ends_with('\n'));
-            complain(format!("a scenario in TOML; line {line}: {}", error.message()))
+            let at = place_in(&text, error.span());
+            complain(format!("a scenario in TOML; {at}: {}", error.message()))
         })
     }
 

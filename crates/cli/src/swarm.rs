@@ -10,7 +10,6 @@ use crate::bench::within;
 use crate::progress::Progress;
 use serde::Serialize;
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tarn_lab::machine;
 use tarn_lab::schedules::Subject;
@@ -104,11 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         progress.seeds(sum.seeds_run, arguments.seeds);
     })?;
     progress.end();
-    // If a signal comes after the last seed, the swarm was not cut short.
-    let is_cut = stop.load(Ordering::Relaxed) && sum.seeds_run < order.schedules;
-    if is_cut {
-        remark!("interrupted after {} seeds", sum.seeds_run);
-    }
+    let is_cut = interrupt::has_cut(&stop, (sum.seeds_run, order.schedules));
     sum.finish(&order.subject);
     match arguments.json {
         true => print_object(&report(&sum))?,

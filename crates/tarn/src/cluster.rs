@@ -403,9 +403,16 @@ fn check_memory(
     let wanted = laid_out_bytes(catalog, config);
     let Some(available) = available_bytes() else { return Ok(()) };
     if wanted > available {
+        let all = format!("{:.1} GiB of memory in all", gib(wanted));
+        // If one copy on one node has room, the number of copies or nodes is too large, and not a part of a copy.
+        let (field, value) = match (config.replicas, config.memory_nodes) {
+            _ if catalog.group_bytes() > available => (catalog.largest_part(), all),
+            (1, nodes) => ("memory_nodes", format!("{nodes}, {all}")),
+            (replicas, _) => ("replicas", format!("{replicas}, {all}")),
+        };
         return Err(OpenError::Usage(UsageError {
-            field: catalog.largest_part().into(),
-            value: format!("{:.1} GiB of memory in all", gib(wanted)),
+            field: field.into(),
+            value,
             allowed: format!(
                 "at most {:.1} GiB, which this machine has available; use fewer records, replicas \
                  or memory nodes",

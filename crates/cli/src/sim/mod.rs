@@ -143,11 +143,15 @@ const DEFAULT_PROFILE: &str = "cx5-100g";
 
 /// Returns the profile with the constants that `--set` changes.
 pub(super) fn with_settings(mut profile: Profile, settings: &[String]) -> Result<Profile, Stop> {
-    for setting in settings {
+    for (at, setting) in settings.iter().enumerate() {
         let refused = |allowed: &str| Stop::Input(format!("--set = {setting}; allowed: {allowed}"));
         let Some((key, value)) = setting.split_once('=') else {
             return Err(refused("KEY=VALUE, for example nic.read_mops=20"));
         };
+        let is_key = |other: &String| other.split_once('=').is_some_and(|(it, _)| it == key);
+        if let Some(other) = settings[..at].iter().find(|other| is_key(other)) {
+            return Err(refused(&format!("each key once, unlike after --set {other}")));
+        }
         profile = profile.set(key, value).map_err(|error| {
             let text = error.to_string();
             let allowed = text.split_once("; allowed: ").map_or(&*text, |(_, allowed)| allowed);

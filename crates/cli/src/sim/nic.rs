@@ -19,8 +19,8 @@ pub struct Arguments {
     /// Hardware: a name that `tarn profiles` lists, or a TOML file
     #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
     profile: String,
-    /// Only these curves: latency, clients, depth, payload, doorbell, inline, batching, calls; repeat the flag for
-    /// several
+    /// Only these curves: latency, clients, depth, payload, doorbell, inline, batching, calls, timestamps; repeat the
+    /// flag for several
     #[arg(long, value_name = "NAME")]
     curve: Vec<String>,
     /// Set one constant of the hardware for this run, for example nic.read_mops=20; repeat the flag for several

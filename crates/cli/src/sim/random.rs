@@ -8,14 +8,14 @@ use crate::bench::within;
 use crate::progress::Progress;
 use crate::swarm::seed_range;
 use crate::whole_file::WholeFile;
-use crate::{Stop, Verdict, print_object, say};
+use crate::{Stop, Verdict, interrupt, print_object, say};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tarn_engine::services::Planted;
 use tarn_lab::machine;
 use tarn_lab::schedules::judge::FindingKind;
-use tarn_lab::schedules::many::{Order, run_all};
+use tarn_lab::schedules::many::{Order, run_until};
 use tarn_lab::schedules::run::run_seed;
 use tarn_lab::schedules::{Subject, mixture};
 use tarn_store::ids::UsageError;
@@ -93,7 +93,10 @@ const EXAMPLES: &str = "Examples:
   tarn sim random --seed 4711
   tarn sim random --seed 4711 --history seed.jsonl
 
-Exit code 0: every seed passed. 1: one failed; `replay` is the command that runs it again. 2: bad input.";
+After Ctrl-C (or SIGTERM) the running seeds end, and the report of all seeds so far is printed.
+
+Exit code 0: every seed passed. 1: one failed; `replay` is the command that runs it again. 2: bad input. 130: a
+signal ended the run, and no seed had failed.";
 
 /// Runs the command `tarn sim random`.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
@@ -112,14 +115,18 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     // If only the time is limited, the run may continue to the last possible seed.
     let is_counted = arguments.schedules.is_some() || arguments.seconds.is_none();
     let all = is_counted.then_some(order.schedules);
-    let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, all))?;
+    let stop = interrupt::flag()?;
+    let mut sum = run_until(&order, &stop, &|sum| progress.seeds(sum.seeds_run, all))?;
     progress.end();
+    let is_cut = interrupt::has_cut(&stop, (sum.seeds_run, order.schedules));
     sum.finish(&order.subject);
     match arguments.json {
         false => say(&sum.to_string())?,
         true => print_object(&sum)?,
     }
-    let Some(failed) = &sum.failed else { return Ok(Verdict::Good) };
+    let Some(failed) = &sum.failed else {
+        return Ok(if is_cut { Verdict::Interrupted } else { Verdict::Good });
+    };
     remark!("seed {} failed; replay: {}", failed.seed, failed.replay);
     Ok(Verdict::Bad)
 }

@@ -112,7 +112,8 @@ fn bad_scenarios_name_the_file_the_line_and_the_key() {
     for (text, expected) in [
         ("workload = \"kvs\"\nrecords = ", "line 2"),
         ("workload = \"kvs\"\nspeed = 3\n", "line 2: unknown field `speed`"),
-        ("workload = \"kvs\"\n\nrecords = -3\n", "line 3"),
+        ("workload = \"kvs\"\n\nrecords = -3\n", "line 3, records: "),
+        ("records = \"x\"\n", "line 1, records: invalid type: string \"x\", expected u64"),
         ("workload = \"kvs\"\ncoroutines = \"many\"\n", "many"),
         ("workload = \"kvs\"\nthreads = 0\n", "--threads = 0; allowed: 1 to"),
         ("workload = \"none\"\n", "WORKLOAD = none; allowed: "),

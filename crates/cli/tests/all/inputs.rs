@@ -1,13 +1,17 @@
 //! Tests that the program keeps a user's files and understands values. The program never overwrites an input. If the
 //! program refuses a value, the error contains the name of the value and the correct range.
 //!
+//! If a signal ends the program, no part of a file remains.
+//!
 //! Invariant: for bad input the program prints one line on standard error and ends with exit code 2. Every file stays
 //! unchanged.
 
 use crate::common::{assert_refused, root, tarn_line};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Asserts that the program refuses the line. The input file must be unchanged, and its folder must contain no other
 /// file.
@@ -154,8 +158,138 @@ fn a_refusal_names_the_flag_that_was_given() {
                 "error: --replicas = 0; ",
                 "1 to 4096 (the number of memory nodes)",
             ),
+            (
+                "bench kvs --replicas 300",
+                "error: --replicas = 300, ",
+                "GiB, which this machine has available",
+            ),
+            (
+                "sim smallbank --slots-per-100-records 99999999",
+                "error: --slots-per-100-records = 99999999; allowed: at most ",
+                "for the 1000000 records of table savings",
+            ),
+            ("bench kvs --no-pin=yes", "error: --no-pin = yes; allowed: ", "no value"),
+            (
+                "bench kvs --variant corrected,-validate-reads,+validate-reads",
+                "error: --variant = +validate-reads; allowed: ",
+                "each switch of a variant once",
+            ),
             ("bench \u{1b}[31mx", "error: WORKLOAD = \\u{1b}[31mx; ", "kvs"),
             ("bench kvs --seed -1", "error: --seed = -1; allowed: ", "without a sign"),
         ],
     );
+}
+
+#[test]
+fn an_outage_has_only_deaths_that_its_protocol_survives() {
+    assert_refused(
+        "sim outage --records 1000 --compute-nodes 3 --threads 2 --coroutines 4 --virtual-ms 30 --crash-at-ms 8",
+        &[
+            (
+                "--protocol dslr --crash-compute 0 --crash-memory 1",
+                "error: --crash-memory = 1; allowed: 0 with dslr",
+                "deaths of memory nodes",
+            ),
+            (
+                "--protocol dslr --crash-compute 1",
+                "error: --crash-compute = 1; allowed: 0 with dslr",
+                "deaths of compute nodes",
+            ),
+            (
+                "--protocol drtm --crash-compute 1 --crash-memory 1",
+                "error: --crash-memory = 1; allowed: 0 with drtm",
+                "deaths of memory nodes",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_command_of_several_lists_its_own_commands() {
+    assert_refused(
+        "",
+        &[
+            (
+                "lock",
+                "error: COMMAND = nothing; allowed: decider, agent, run, ",
+                "tarn lock --help",
+            ),
+            (
+                "lock nosuch",
+                "error: COMMAND = nosuch; allowed: decider, agent, ",
+                "tarn lock --help",
+            ),
+            (
+                "lock trace",
+                "error: COMMAND = nothing; allowed: write, replay (",
+                "(see tarn lock trace --help)",
+            ),
+            (
+                "lock trace draw",
+                "error: COMMAND = draw; allowed: write, replay (",
+                "lock trace --help",
+            ),
+            (
+                "lock trace replay a --nosuch 1",
+                "error: argument = --nosuch; ",
+                "tarn lock trace replay --help",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn values_of_the_lock_service_are_refused_with_their_range() {
+    let decider = "lock decider --config c --state s";
+    assert_refused(
+        "",
+        &[
+            ("lock check --threads 0", "error: --threads = 0; allowed: ", "1 to 256"),
+            ("lock check --minutes -1", "error: --minutes = -1; allowed: ", "1 to "),
+            ("lock budget --window 0", "error: --window = 0; allowed: ", "1 to 4294967295"),
+            (
+                "lock bench --millis 999999999999",
+                "error: --millis = 999999999999; ",
+                "1 to 86400000",
+            ),
+            (&format!("{decider} --address foo"), "error: --address = foo; allowed: ", "IP:PORT"),
+        ],
+    );
+}
+
+/// Starts a command that writes a file and lasts for hours, and ends it by a signal after it has begun the file.
+#[test]
+fn a_signal_leaves_no_part_of_a_file() {
+    for signal in ["INT", "TERM"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("q.svg");
+        let mut trace = Command::new(env!("CARGO_BIN_EXE_tarn"));
+        trace.args(["trace", "smallbank", "--records", "100", "--virtual-ms", "60000", "--output"]);
+        let mut trace = trace.arg(&file).stderr(Stdio::null()).spawn().expect("it starts");
+        let partial = folder.path().join("q.svg.partial");
+        let wait = "until test -e \"$0\"; do sleep 0.01; done";
+        let begins = Command::new("timeout").args(["60", "sh", "-c", wait]).arg(&partial).status();
+        assert!(begins.is_ok_and(|status| status.success()), "no file was begun");
+        let id = trace.id().to_string();
+        let kill = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(kill.is_ok_and(|status| status.success()));
+        let status = trace.wait().expect("it ends");
+        // A shell sees that a signal has ended the command.
+        assert!(status.signal().is_some(), "{status}");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "{signal}");
+    }
+}
+
+#[test]
+fn a_signal_ends_random_schedules_with_their_summary() {
+    let program = env!("CARGO_BIN_EXE_tarn");
+    let arguments = ["--preserve-status", "-s", "INT", "-k", "60", "2", program];
+    let mut random = Command::new("timeout");
+    random.args(arguments).args(["sim", "random", "--seconds", "100000", "--json"]);
+    let ended = random.stdin(Stdio::null()).output().expect("timeout starts");
+    let err = String::from_utf8(ended.stderr).expect("text");
+    assert_eq!(ended.status.code(), Some(130), "{err}");
+    let sum: Value = serde_json::from_slice(&ended.stdout).expect("one object");
+    assert!(sum["seeds_run"].as_u64() > Some(0), "{sum}");
+    assert!(err.contains(&format!("interrupted after {} seeds", sum["seeds_run"])), "{err}");
 }

@@ -113,9 +113,15 @@ fn bad_input_ends_in_one_line() {
         (format!("replay {bad}"), "error: FILE = ", "magic = 0; allowed: \"TLTR\""),
         ("replay no/such/x".into(), "error: FILE = no/such/x; allowed: ", "a trace"),
         (format!("replay {bad} --hot-from x"), "error: FILE = ", "magic = 0"),
+        (format!("replay {bad} --virtual-ms -1"), "error: --virtual-ms = -1; ", "1 to 1000"),
+        (
+            format!("write --load tatp --transactions x --output {out}"),
+            "error: --transactions = x; ",
+            "whole number",
+        ),
         (format!("replay {bad} --clients 0"), "error: --clients = 0; allowed: ", "1000"),
         (format!("replay {bad} --virtual-ms 0"), "error: --virtual-ms = 0; allowed: ", "1000"),
-        (format!("replay {bad} --work-ns x"), "error: --work-ns = x; allowed: ", "invalid digit"),
+        (format!("replay {bad} --work-ns x"), "error: --work-ns = x; allowed: ", "0 to 1000000"),
     ];
     let lines: Vec<(&str, &str, &str)> =
         all.iter().map(|(line, start, allowed)| (line.as_str(), *start, *allowed)).collect();
@@ -127,8 +133,14 @@ fn bad_input_ends_in_one_line() {
             "uniform locks=1.9",
             "locks of the load = 1.9; allowed: whole numbers from 1 to 2147483648",
         ),
-        ("tatp uh", "setting of tatp = uh; allowed: by-id, on-switch=NUMBER"),
-        ("zipf by-id", "--load = zipf by-id; allowed: a load without by-id and on-switch"),
+        ("tatp uh", "setting of tatp = uh; allowed: no setting in a trace"),
+        // The help names the settings of a trace, and these are settings of a run.
+        (
+            "zipf by-id",
+            "setting of zipf = by-id; allowed: uh, rm, ro, theta=NUMBER, locks=NUMBER\n",
+        ),
+        ("hotspot on-switch=7", "setting of hotspot = on-switch=7; allowed: locks=NUMBER\n"),
+        ("zipf uh ro", "setting of zipf = ro; allowed: uh, rm or ro once in zipf uh ro"),
     ] {
         let ended = tarn(&["lock", "trace", "write", "--load", load, "--output", &out.to_string()]);
         assert_eq!((ended.code, ended.err.lines().count()), (Some(2), 1), "{load}: {}", ended.err);
@@ -186,7 +198,7 @@ fn the_budget_of_a_switch_is_printed_and_too_many_machines_are_refused() {
                 "a unit of 12",
             ),
             ("--threads 0", "error: --threads = 0; allowed: ", "65535"),
-            ("--control 12", "error: --control = 12; allowed: ", "1..=11"),
+            ("--control 12", "error: --control = 12; allowed: ", "1 to 11"),
         ],
     );
 }

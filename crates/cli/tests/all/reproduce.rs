@@ -19,6 +19,8 @@ fn figures_are_listed_and_bad_input_ends_in_one_line() {
     assert_eq!(list[1]["figure"], "crest-fig-2");
     for (line, start, allowed) in [
         ("reproduce --quick", "error: FIGURE = nothing; allowed: ", "lotus-fig-2"),
+        ("reproduce --seed 3", "error: FIGURE = nothing; allowed: ", "lotus-fig-2"),
+        ("reproduce --list --seed 3", "error: --list = given together with --seed", "one of them"),
         ("reproduce fig-none", "error: FIGURE = fig-none; allowed: ", "lotus-fig-2"),
         ("reproduce lotus-fig-2 --seed x", "error: --seed = x; allowed: ", "a whole number"),
         ("reproduce lotus-fig-2 --list", "error: ", "--list"),

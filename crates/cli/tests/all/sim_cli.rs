@@ -354,15 +354,22 @@ fn constants_are_set_for_one_run_and_the_report_says_so() {
         ("nic.read_mops=-1", "0.001 to 10000"),
         ("nic.read_mops=inf", "0.001 to 10000"),
         ("form.framing=ipx", "`infiniband` or `roce-v2`"),
+        ("nic.read_mops=9 --set nic.read_mops=8", "each key once"),
     ] {
         for line in [format!("sim kvs --set {set}"), format!("sim nic --set {set}")] {
             let said = refused(&line);
-            assert!(said.starts_with(&format!("error: --set = {set}; allowed: ")), "{said}");
+            let last = set.rsplit(' ').next().expect("a setting");
+            assert!(said.starts_with(&format!("error: --set = {last}; allowed: ")), "{said}");
             assert!(said.contains(allowed), "{said}");
         }
     }
     let said = refused("sim nic --curve doorbells");
     assert!(said.starts_with("error: --curve = doorbells; allowed: latency, "), "{said}");
+    let names = tarn_lab::simulate::nic::CURVES.iter().map(|curve| curve.name.as_str());
+    let listed = format!("Only these curves: {};", names.collect::<Vec<_>>().join(", "));
+    let help = tarn_line("sim nic --help").out;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains(&listed), "{listed}: {help}");
 }
 
 /// Tests one thread with many coordinators, where the processor is the bottleneck.

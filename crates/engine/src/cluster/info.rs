@@ -269,7 +269,8 @@ impl Switches {
     /// Parses the text of a variant. The text begins with `corrected` (all switches on), `literal` (the switches of
     /// the paper's text) or `measured` (the switches of the public code). Any number of `,-name` (turn a switch off)
     /// and `,+name` (turn a switch on) may follow. `,unsafe-no-NAME` turns off the switch NAME, which only
-    /// simulations may turn off. `,si` requests snapshot isolation in place of strict serializability.
+    /// simulations may turn off. `,si` requests snapshot isolation in place of strict serializability. A variant names
+    /// each switch at most once.
     ///
     /// # Errors
     /// The error names the part of the text that is unknown or that the protocol does not offer, and the allowed
@@ -287,7 +288,16 @@ impl Switches {
             other => return Err(unknown_variant(info, other.unwrap_or(""))),
         };
         let mut isolation = Isolation::StrictSerializable;
+        let mut named = Vec::new();
         for part in parts {
+            let about = part.trim_start_matches(['+', '-']);
+            let about = about.strip_prefix(UNSAFE_PREFIX).unwrap_or(about);
+            if named.contains(&about) {
+                let allowed = format!("each switch of a variant once, unlike {about} in {variant}");
+                let (field, value) = ("variant".into(), part.to_owned());
+                return Err(UsageError { field, value, allowed });
+            }
+            named.push(about);
             if part == SNAPSHOT {
                 isolation = snapshot_of(info)?;
                 continue;
@@ -398,6 +408,21 @@ mod tests {
         assert_eq!(si.bits, strict.bits);
         let error = Switches::parse(&info, "corrected,ssi").expect_err("unknown");
         assert!(error.allowed.contains("or ,si for snapshot isolation"), "{error}");
+    }
+
+    #[test]
+    fn a_variant_names_a_switch_once() {
+        let info = snapshots();
+        for variant in [
+            "corrected,-validate-reads,+validate-reads",
+            "corrected,+validate-reads, +validate-reads",
+            "literal,unsafe-no-lock-cas,unsafe-no-lock-cas",
+            "corrected,si,si",
+        ] {
+            let error = Switches::parse(&info, variant).expect_err(variant);
+            let last = variant.rsplit(',').next().expect("a part").trim();
+            assert_eq!((error.field.as_str(), error.value.as_str()), ("variant", last));
+        }
     }
 
     #[test]

@@ -153,7 +153,16 @@ impl Order {
             });
         }
         let mut items = Vec::new();
-        for name in &self.litmuses {
+        for (at, name) in self.litmuses.iter().enumerate() {
+            let before = &self.litmuses[..at];
+            let has_run = before.iter().any(|it| it == name || it == "all");
+            if has_run || name == "all" && at > 0 {
+                return Err(UsageError {
+                    field: "litmus".into(),
+                    value: name.clone(),
+                    allowed: format!("each litmus once, unlike in {}", self.litmuses.join(" ")),
+                });
+            }
             let names: Vec<&str> = match name.as_str() {
                 "all" => Litmus::names().collect(),
                 name => vec![name],

@@ -39,6 +39,19 @@ pub fn validate(
         let records = u128::from(schema.expected_records.div_ceil(sharing).max(1));
         let taken = records * each_100 / 100;
         if taken > free {
+            let usual = Options::default().slots_per_100_records;
+            let spared = u128::from(options.slots_per_100_records.saturating_sub(usual));
+            let slot_bytes = options.slot(schema).slot_bytes as u128;
+            if records * (each_100 - spared * slot_bytes) / 100 <= free {
+                // The records have room with the usual number of slots.
+                let bodies = each_100 - u128::from(options.slots_per_100_records) * slot_bytes;
+                let most = (free * 100 / records).saturating_sub(bodies) / slot_bytes;
+                let allowed = format!(
+                    "at most {most}, for the {} records of table {}",
+                    schema.expected_records, schema.name
+                );
+                return refuse("slots_per_100_records", options.slots_per_100_records, allowed);
+            }
             let most = free * 100 / each_100 * u128::from(sharing);
             let allowed = format!("at most {most} in this many groups; add memory nodes");
             let field = format!("records of table {}", schema.name);
@@ -93,6 +106,18 @@ mod tests {
         assert!(said.starts_with("coordinators_max = "), "{said}");
         let said = with(&|options| options.slots_per_100_records = u32::MAX);
         assert_eq!(said, "", "ten records have room for that many slots");
+        // A million records have room with the usual slots, so the number of slots is wrong.
+        let slots = |count| Options { slots_per_100_records: count, ..Options::default() };
+        let said = refused(&[table(1_000_000)], &slots(u32::MAX));
+        let start = format!("slots_per_100_records = {}; allowed: at most ", u32::MAX);
+        let (_, rest) = said.split_once(&start).expect(&said);
+        let (most, rest) = rest.split_once(", ").expect(&said);
+        assert_eq!(rest, "for the 1000000 records of table t");
+        let most: u32 = most.parse().expect("a number");
+        let said = refused(&[table(1_000_000)], &slots(most + 1));
+        assert!(said.starts_with("slots_per_100_records = "), "{said}");
+        let said = refused(&[table(1_000_000)], &slots(most));
+        assert!(!said.starts_with("slots_per_100_records = "), "{said}");
     }
 
     /// If an option has its largest allowed number, planning either returns a valid plan or refuses the number.

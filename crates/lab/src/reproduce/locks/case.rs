@@ -65,6 +65,15 @@ pub enum Load {
     Granules,
 }
 
+/// The goal of reading a load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Goal {
+    /// The load runs on a cluster: `by-id` and `on-switch` are settings of the cluster.
+    Run,
+    /// A trace of the load is drawn, which has no settings of a cluster.
+    Trace,
+}
+
 /// Locks of the micro workload. Source: section 7.3, one million.
 const LOCKS: u32 = 1_000_000;
 /// Objects of the granularity experiment. Source: section 7.7.
@@ -210,14 +219,18 @@ impl Case {
         let Some(system) = System::by_name(name) else {
             return refuse("service", name, System::ALL.map(System::name).join(", "));
         };
-        Case::read_load(system, load, form)
+        Case::read_load(system, load, (form, Goal::Run))
     }
 
     /// Reads the text at the top of this file without its first word, the service.
     ///
     /// # Errors
     /// A word that is none, or that does not belong to the load.
-    pub(super) fn read_load(system: System, text: &str, form: Form) -> Result<Case, UsageError> {
+    pub(super) fn read_load(
+        system: System,
+        text: &str,
+        (form, goal): (Form, Goal),
+    ) -> Result<Case, UsageError> {
         let mut words = text.split_whitespace();
         let name = words.next().unwrap_or("");
         let Some((_, load)) = LOADS.iter().find(|(known, _)| *known == name) else {
@@ -236,8 +249,15 @@ impl Case {
             by_id: false,
             on_switch: None,
         };
+        let mut kinds = Vec::new();
         for word in words {
             let mix = MIXES.iter().find(|(name, _)| is_micro && *name == word);
+            let kind = mix.map_or(word.split('=').next().unwrap_or(word), |_| "uh, rm or ro");
+            if kinds.contains(&kind) {
+                let allowed = format!("{kind} once in {text}");
+                return refuse(&format!("setting of {name}"), word, allowed);
+            }
+            kinds.push(kind);
             if let Some((_, mix)) = mix {
                 case.writes_percent = mix.writes_percent;
                 continue;
@@ -249,7 +269,7 @@ impl Case {
                 Some(("locks", value)) if is_micro || load == Load::Hotspot => {
                     case.locks = whole("locks of the load", value, (locks_min, LOCKS_MAX))?;
                 }
-                Some(("on-switch", value)) => {
+                Some(("on-switch", value)) if goal == Goal::Run => {
                     let locks = whole("on-switch of the load", value, (1, LOCKS_MAX))?;
                     case.on_switch = Some(locks);
                 }
@@ -259,12 +279,19 @@ impl Case {
                     case.theta_percent = Some(percent);
                     case.form = Form::Code;
                 }
-                None if word == "by-id" => case.by_id = true,
+                None if word == "by-id" && goal == Goal::Run => case.by_id = true,
                 _ => {
-                    let micro = if is_micro { "uh, rm, ro, theta=NUMBER, " } else { "" };
-                    let locks =
-                        if is_micro || load == Load::Hotspot { "locks=NUMBER, " } else { "" };
-                    let allowed = format!("{micro}{locks}by-id, on-switch=NUMBER");
+                    let settings = [
+                        (is_micro, "uh, rm, ro, theta=NUMBER"),
+                        (is_micro || load == Load::Hotspot, "locks=NUMBER"),
+                        (goal == Goal::Run, "by-id, on-switch=NUMBER"),
+                    ];
+                    let those = settings.into_iter().filter(|(has, _)| *has);
+                    let allowed: Vec<&str> = those.map(|(_, words)| words).collect();
+                    let allowed = match allowed.is_empty() {
+                        true => "no setting in a trace".to_owned(),
+                        false => allowed.join(", "),
+                    };
                     return refuse(&format!("setting of {name}"), word, allowed);
                 }
             }

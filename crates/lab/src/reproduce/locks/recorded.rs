@@ -4,7 +4,7 @@
 //! simulated cluster has a transaction of the trace, so no client waits without a request.
 //! The format of a file: [`tarn_locks::trace`].
 
-use super::case::{Case, Form, HOT, TRACE_STREAM, refuse, switch_locks};
+use super::case::{Case, Form, Goal, HOT, TRACE_STREAM, refuse, switch_locks};
 use super::data::ALL;
 use super::report::Line;
 use crate::locks::HOSTS;
@@ -31,14 +31,7 @@ const TRANSACTIONS_MAX: usize = 1 << 26;
 /// The text describes no load.
 pub fn draw(load: &str, transactions: usize, seed: u64) -> Result<Trace, UsageError> {
     let of = System::Messages(Kind::FissLock);
-    let case = Case::read_load(of, load, Form::Code)?;
-    if case.by_id || case.on_switch.is_some() {
-        return refuse(
-            "load",
-            load,
-            "a load without by-id and on-switch, which are no part of a trace",
-        );
-    }
+    let case = Case::read_load(of, load, (Form::Code, Goal::Trace))?;
     if !(usize::from(HOSTS)..=TRANSACTIONS_MAX).contains(&transactions) {
         return refuse("transactions", transactions, format!("{HOSTS} to {TRANSACTIONS_MAX}"));
     }

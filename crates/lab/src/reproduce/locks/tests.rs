@@ -1,6 +1,6 @@
 //! Tests of the data file and of the smallest evaluation.
 
-use super::case::{BEFORE_STREAM, Case, Form, HOT, Load, TRACE_STREAM};
+use super::case::{BEFORE_STREAM, Case, Form, Goal, HOT, Load, TRACE_STREAM};
 use super::data::{ALL, Lengths, LockPaper, Stated, by_name};
 use super::recorded::{Replay, draw, replay};
 use super::report::opening_cells;
@@ -49,6 +49,8 @@ fn a_case_that_is_none_is_refused_with_its_word() {
         ("fisslock zipf theta=-1", "theta of the load = -1; ", "0 to 4, in hundredths"),
         ("fisslock zipf theta=nan", "theta of the load = nan; ", "0 to 4"),
         ("fisslock zipf theta=.735", "theta of the load = .735; ", "in hundredths"),
+        ("fisslock zipf uh ro", "setting of zipf = ro; ", "uh, rm or ro once in zipf uh ro"),
+        ("fisslock zipf locks=7 locks=8", "setting of zipf = locks=8; ", "locks once in "),
         ("fisslock tatp uh", "setting of tatp = uh; ", "by-id, on-switch=NUMBER"),
         ("fisslock tpcc locks=7", "setting of tpcc = locks=7; ", "by-id"),
         ("fisslock hotspot theta=.9", "setting of hotspot = theta=.9; ", "locks=NUMBER, by-id"),
@@ -65,7 +67,7 @@ fn a_case_that_is_none_is_refused_with_its_word() {
 fn each_load_is_read_by_its_name_and_shown_by_it() {
     let system = System::by_name("parlock").unwrap();
     for name in Load::names() {
-        let case = Case::read_load(system, name, Form::Code).unwrap();
+        let case = Case::read_load(system, name, (Form::Code, Goal::Run)).unwrap();
         assert_eq!(case.load.name(), name);
         assert!(case.to_string().starts_with(&format!("parlock {name}")), "{case}");
     }
