@@ -4,7 +4,8 @@
 //! is created, and compares it when a compute node joins. If the plan or the protocol differs, the compute node is
 //! refused.
 
-use crate::memory::{available_bytes, check_caches};
+pub use crate::memory::MemoryMax;
+use crate::memory::{available_bytes, check_caches, plan_to_grow};
 use crate::snapshot::SnapshotError;
 use std::io;
 use std::sync::Arc;
@@ -53,8 +54,10 @@ pub struct ClusterConfig {
     pub compute_nodes: usize,
     /// The seed of every random generator.
     pub seed: u64,
-    /// The options of the layout.
+    /// The options of the layout. A database that may grow raises `spare_bytes`.
     pub options: Options,
+    /// The most memory that the database may use.
+    pub memory_max: MemoryMax,
     /// The kind of memory that the cluster requests from the operating system.
     pub backing: Backing,
     /// The way in which the fabric keeps cache lines atomic.
@@ -87,6 +90,7 @@ impl Default for ClusterConfig {
             compute_nodes: 1,
             seed: 1,
             options: Options::default(),
+            memory_max: MemoryMax::Expected,
             backing: Backing::Auto,
             atomicity: LineAtomicity::Striped { bits: 16 },
             prefetch: true,
@@ -146,7 +150,20 @@ impl From<Box<FabricError>> for OpenError {
     }
 }
 
-/// An embedded cluster; see the module's documentation.
+/// An embedded cluster; see the module's documentation. [`Tarn::cluster`](crate::Tarn::cluster) returns the cluster of
+/// a database.
+///
+/// ```
+/// use tarn::cluster::{Cluster, ClusterConfig};
+/// use tarn::{ColumnType, TableSchema};
+///
+/// let schema = TableSchema::new("players", 100).column("points", ColumnType::U64);
+/// let cluster = Cluster::new(&[schema], &ClusterConfig::default())?;
+/// let node = cluster.join(0)?;
+/// let context = cluster.context(&node, 0)?; // of this thread
+/// assert_eq!(context.database().catalog.tables().len(), 1);
+/// # Ok::<(), tarn::cluster::OpenError>(())
+/// ```
 pub struct Cluster {
     fabric: Arc<LocalFabric>,
     database: Arc<Database>,
@@ -188,6 +205,8 @@ impl Cluster {
         let catalog = protocol.catalog(schemas, &config.options, config.memory_nodes.max(1))?;
         check_memory(&catalog, config, threads)?;
         check_version_cache(config)?;
+        let mut config = config.clone();
+        let catalog = plan_to_grow(catalog, &protocol, schemas, &mut config)?;
         let fabric = LocalFabric::new(&LocalConfig {
             memory_nodes: config.memory_nodes,
             replicas: config.replicas,
@@ -204,8 +223,7 @@ impl Cluster {
         let membership = membership.leasing_reads(config.read_lease_ns)?;
         let membership = Arc::new(membership.adjusting_reads(config.read_lease_policy));
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
-        let (config, threads) = (config.clone(), of_node as u16);
-        let cluster = Cluster { fabric, database, config, threads };
+        let cluster = Cluster { fabric, database, config, threads: of_node as u16 };
         cluster.stamp()?;
         Ok(cluster)
     }
@@ -289,7 +307,8 @@ impl Cluster {
         Context::new(Arc::clone(node), port, thread, self.config.address_cache_entries)
     }
 
-    /// The number of bytes of memory that the cluster laid out, over all nodes and replicas.
+    /// The number of bytes of memory that the cluster laid out, over all nodes and replicas. The operating system gives
+    /// a page of this memory when it is first written.
     pub fn memory_bytes(&self) -> u64 {
         laid_out_bytes(&self.database.catalog, &self.config)
     }

@@ -11,7 +11,7 @@
 //! as the database does, independent of sessions, and its slot gets no second incarnation. Sessions of later nodes
 //! call the first node's code in their own threads. So no thread of the first node needs to be awake.
 
-use crate::cluster::{Cluster, ClusterConfig};
+use crate::cluster::{Cluster, ClusterConfig, MemoryMax};
 use crate::error::Error;
 use crate::mistakes::{difference, in_builders_words};
 use crate::rows::Row;
@@ -45,7 +45,10 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds the table of these rows, laid out for `expected_records`. The table may grow beyond this number.
+    /// Adds the table of these rows, laid out for `expected_records`. This number is a hint: the table grows beyond it
+    /// until the database has used up [`Builder::memory_max`]. A hint that is near the true number saves the time of
+    /// growth. Under DrTM, DSLR and lock services, and for rows of more than a cache line under LOTUS, the index stays
+    /// as it was laid out. There a table with many times the expected rows is found more slowly.
     #[must_use]
     pub fn table<R: Row>(self, expected_records: u64) -> Builder {
         self.schema(R::schema(expected_records))
@@ -100,8 +103,40 @@ impl Builder {
         self
     }
 
-    /// Sets the heap size of each memory node beyond the needs of the expected records, in bytes. The default heap
-    /// size is 64 MiB.
+    /// Sets the most memory that the database may use, in bytes, over all memory nodes and copies. The default is half
+    /// of the machine's memory, or the memory that the expected records need, if that is more. The database reserves
+    /// address space, and takes a page of memory when it is first used. When the memory is used up, a transaction that
+    /// needs more fails with [`Error::OutOfMemory`].
+    ///
+    /// ```
+    /// use tarn::{Error, Row, Tarn};
+    ///
+    /// #[derive(Row)]
+    /// #[row(table = "photos", key(id))]
+    /// struct Photo {
+    ///     id: u64,
+    ///     pixels: [u8; 16_000],
+    /// }
+    ///
+    /// let tarn = Tarn::embedded().table::<Photo>(10).sessions_max(4).memory_max(100 << 20).open()?;
+    /// let (photos, mut session) = (tarn.table::<Photo>()?, tarn.session()?);
+    /// let full = (0..).find_map(|id| {
+    ///     let photo = Photo { id, pixels: [0; 16_000] };
+    ///     session.run(async |tx| photos.put(tx, &photo).await).err().map(|error| (id, error))
+    /// });
+    /// let Some((stored, Error::OutOfMemory(usage))) = full else { panic!("{full:?}") };
+    /// assert!(stored > 1_000);
+    /// assert_eq!(usage.field, "memory_max");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn memory_max(mut self, bytes: u64) -> Builder {
+        self.config.memory_max = MemoryMax::Bytes(bytes);
+        self
+    }
+
+    /// Sets the heap size of each memory node beyond the needs of the expected records, in bytes. The database has this
+    /// memory even if [`Builder::memory_max`] leaves none to grow. The default heap size is 64 MiB.
     #[must_use]
     pub fn spare_bytes(mut self, bytes: u64) -> Builder {
         self.config.options.spare_bytes = bytes;
@@ -222,7 +257,9 @@ struct Seats {
 impl Tarn {
     /// Creates the settings of a database in this process.
     pub fn embedded() -> Builder {
-        let (schemas, config) = (Vec::new(), ClusterConfig::default());
+        let memory_max = MemoryMax::HalfOfMachine;
+        let (schemas, config) =
+            (Vec::new(), ClusterConfig { memory_max, ..ClusterConfig::default() });
         Builder { schemas, config, retry: Retry::default(), deadline: Some(DEADLINE) }
     }
 

@@ -4,6 +4,7 @@
 //! program can keep, send and print an error long after its transaction.
 
 use crate::cluster::OpenError;
+use crate::memory::machine_bytes;
 use std::fmt;
 use tarn_engine::site::Context;
 use tarn_store::ids::{Explanation, Failure, TxnId, UsageError};
@@ -30,6 +31,9 @@ pub enum Error {
     Usage(Box<UsageError>),
     /// The database could not be opened, saved or loaded, or no further compute node can join it.
     Open(Box<OpenError>),
+    /// The database has used up its memory. The value names `memory_max` of the builder, the memory of the database, and
+    /// the memory that is allowed.
+    OutOfMemory(Box<UsageError>),
     /// A transaction did not commit, or its outcome is unknown.
     Transaction {
         /// The reason, in one byte.
@@ -46,11 +50,23 @@ impl Error {
     /// Returns the error of a failure that this thread has just seen.
     #[cold]
     pub(crate) fn of(cx: &Context, failure: Failure) -> Error {
+        Error::explained(failure, || cx.explanation(failure))
+    }
+
+    /// Returns the error of a failure with its explanation. An abort has none.
+    #[cold]
+    pub(crate) fn explained(
+        failure: Failure,
+        explanation: impl FnOnce() -> Option<Explanation>,
+    ) -> Error {
         let explanation = match failure {
             Failure::Abort(_) => None,
-            _ => cx.explanation(failure).map(Box::new),
+            _ => explanation(),
         };
-        Error::Transaction { failure, explanation }
+        if failure == Failure::OutOfMemory {
+            return Error::OutOfMemory(Box::new(out_of_memory(explanation)));
+        }
+        Error::Transaction { failure, explanation: explanation.map(Box::new) }
     }
 
     /// Returns the error of a transaction that its own body aborts.
@@ -86,6 +102,7 @@ impl Error {
     /// Returns the engine's verdict on the transaction. `None` if the engine reached no verdict.
     pub fn failure(&self) -> Option<Failure> {
         match self {
+            Error::OutOfMemory(_) => Some(Failure::OutOfMemory),
             Error::Transaction { failure, .. } => Some(*failure),
             Error::Usage(_) | Error::Open(_) => None,
         }
@@ -94,28 +111,34 @@ impl Error {
     fn explanation(&self) -> Option<&Explanation> {
         match self {
             Error::Transaction { explanation, .. } => explanation.as_deref(),
-            Error::Usage(_) | Error::Open(_) => None,
+            Error::Usage(_) | Error::Open(_) | Error::OutOfMemory(_) => None,
         }
     }
+}
+
+/// Names the option that gives a database more memory.
+fn out_of_memory(explanation: Option<Explanation>) -> UsageError {
+    let (wanted, value) = match explanation {
+        Some(Explanation::OutOfMemory { bytes, pool_bytes }) => {
+            (format!(" ({bytes} more were wanted)"), format!("{pool_bytes} bytes"))
+        }
+        _ => (String::new(), "all of it".to_owned()),
+    };
+    let machine = machine_bytes()
+        .map_or(String::new(), |bytes| format!(", of at most {bytes} that this machine has"));
+    let allowed = format!("more bytes{wanted}{machine}");
+    UsageError { field: "memory_max".into(), value, allowed }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Usage(error) => error.fmt(f),
+            Error::Usage(error) | Error::OutOfMemory(error) => error.fmt(f),
             Error::Open(error) => error.fmt(f),
-            Error::Transaction { failure, .. } => {
-                match self.explanation() {
-                    Some(explanation) => explanation.fmt(f)?,
-                    None => failure.fmt(f)?,
-                }
-                match failure {
-                    Failure::OutOfMemory => f.write_str(
-                        "; raise spare_bytes of the builder, or the expected number of records of its tables",
-                    ),
-                    _ => Ok(()),
-                }
-            }
+            Error::Transaction { failure, .. } => match self.explanation() {
+                Some(explanation) => explanation.fmt(f),
+                None => failure.fmt(f),
+            },
         }
     }
 }
@@ -123,7 +146,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Usage(error) => Some(error),
+            Error::Usage(error) | Error::OutOfMemory(error) => Some(error),
             Error::Open(error) => Some(error),
             Error::Transaction { failure, .. } => Some(failure),
         }

@@ -1,20 +1,120 @@
-//! The memory of this machine: how much memory a program can get, and whether it suffices for the caches that threads
-//! keep in addition to the database.
+//! The memory of this machine: how much memory a program can get, how much of it a database may use, and whether the
+//! rest suffices for the caches that threads keep in addition to the database.
 //!
-//! Invariant: the check comes before the database is laid out. The check counts every thread, and first subtracts the
-//! database's own bytes. So the range in its error contains only values that the check would accept.
+//! A database reserves address space for all memory that it may use. The operating system gives a page when it is
+//! first written.
+//!
+//! Invariant: the checks come before the database is laid out. The check of caches counts every thread, and first
+//! subtracts the bytes of the expected records. So the range in its error contains only values that the check would
+//! accept.
 
+use crate::cluster::ClusterConfig;
+use tarn_engine::protocol::AnyProtocol;
+use tarn_fabric::address::GROUP_BYTES_MAX;
+use tarn_fabric::local::Backing;
 use tarn_store::ids::UsageError;
+use tarn_store::placement::catalog::Catalog;
+use tarn_store::schema::TableSchema;
+
+/// The most memory that a database may use.
+///
+/// ```
+/// use tarn::cluster::{ClusterConfig, MemoryMax};
+///
+/// let config = ClusterConfig { memory_max: MemoryMax::HalfOfMachine, ..ClusterConfig::default() };
+/// # assert_eq!(ClusterConfig::default().memory_max, MemoryMax::Expected);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemoryMax {
+    /// The memory that the expected records need, and no more.
+    #[default]
+    Expected,
+    /// Half of the machine's memory, or the memory that the expected records need, if that is more.
+    HalfOfMachine,
+    /// This number of bytes, over all memory nodes and copies.
+    Bytes(u64),
+}
 
 /// The number of bytes of one cached record address: table, key, slot, body.
 const ADDRESS_BYTES: u64 = 32;
 
 /// The number of bytes that a program could get now without swapping. `None` if the operating system does not say.
 pub fn available_bytes() -> Option<u64> {
+    Some(meminfo("MemAvailable:")? * 1024)
+}
+
+/// The number of bytes of this machine's memory, or of the control group's memory if that is less. `None` if the
+/// operating system does not say.
+pub fn machine_bytes() -> Option<u64> {
+    let whole = meminfo("MemTotal:")? * 1024;
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let limit = limit.and_then(|text| text.trim().parse().ok());
+    Some(limit.map_or(whole, |limit: u64| whole.min(limit)))
+}
+
+/// The number of bytes of the huge pages that the operating system has set aside and that are free.
+fn huge_bytes() -> u64 {
+    let pages = meminfo("HugePages_Free:").unwrap_or(0);
+    pages.saturating_mul(meminfo("Hugepagesize:").unwrap_or(0) * 1024)
+}
+
+/// The number on a line of the kernel's report about memory.
+fn meminfo(name: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The number of bytes of a memory node beside its groups, and of the rounding to huge pages, is less than this.
+const NODE_BYTES: u64 = 8 << 20;
+
+/// Plans the database with a heap that takes all the memory that the database may use. `expected` is the plan for the
+/// expected records.
+///
+/// # Errors
+/// If the memory that the expected records need is more than the program allows.
+pub(crate) fn plan_to_grow(
+    expected: Catalog,
+    protocol: &AnyProtocol,
+    schemas: &[TableSchema],
+    config: &mut ClusterConfig,
+) -> Result<Catalog, UsageError> {
+    let copies = (config.memory_nodes as u64).saturating_mul(config.replicas as u64).max(1);
+    let wanted = expected.group_bytes().saturating_mul(copies);
+    let machine = machine_bytes().unwrap_or(u64::MAX);
+    let max = match config.memory_max {
+        MemoryMax::Expected => return Ok(expected),
+        MemoryMax::HalfOfMachine => machine / 2,
+        MemoryMax::Bytes(bytes) if (wanted..=machine).contains(&bytes) => bytes,
+        MemoryMax::Bytes(bytes) => {
+            return Err(UsageError {
+                field: "memory_max".into(),
+                value: format!("{bytes} bytes"),
+                allowed: format!(
+                    "{wanted} bytes, for the expected records, the logs of sessions_max and \
+                     spare_bytes, to {machine} bytes, the memory of this machine"
+                ),
+            });
+        }
+    };
+    // Explicit huge pages are set aside when they are mapped. If they suffice for the expected records, the database
+    // takes no more than there are.
+    let huge = huge_bytes().saturating_sub(NODE_BYTES.saturating_mul(config.memory_nodes as u64));
+    let max = match config.backing {
+        Backing::Auto | Backing::Shared if huge >= wanted => max.min(huge),
+        _ => max,
+    };
+    let more = (max / copies).min(GROUP_BYTES_MAX).saturating_sub(expected.group_bytes());
+    // Each chunk also has an owner word outside of the heap, and areas are rounded to pages.
+    let chunk = config.options.chunk_bytes;
+    let chunks = (more / (chunk + 8)).saturating_sub(2);
+    if chunks == 0 {
+        return Ok(expected);
+    }
+    config.options.spare_bytes = config.options.spare_bytes.max(4 * chunk) + chunks * chunk;
+    let grown = protocol.catalog(schemas, &config.options, config.memory_nodes)?;
+    debug_assert!(grown.group_bytes() <= (max / copies).max(expected.group_bytes()));
+    Ok(grown)
 }
 
 /// Returns the number of bytes of the address caches of `threads` threads. The number of entries of a cache is a

@@ -70,10 +70,6 @@ impl<'c> Transaction<'c> {
     /// Returns the error for a failure of the engine's transaction that this transaction has just seen.
     #[cold]
     pub fn explain(&self, failure: Failure) -> Error {
-        let explanation = match failure {
-            Failure::Abort(_) => None,
-            _ => self.inner.explanation(failure),
-        };
-        Error::Transaction { failure, explanation: explanation.map(Box::new) }
+        Error::explained(failure, || self.inner.explanation(failure))
     }
 }

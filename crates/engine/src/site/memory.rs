@@ -75,7 +75,7 @@ impl Context {
             self.node.left.put_rest(before);
         }
         let block = self.heap.borrow_mut().take(group, bytes);
-        block.ok_or_else(|| self.explain(Explanation::OutOfMemory { bytes: u64::from(bytes) }))
+        block.ok_or_else(|| self.explain_out_of_memory(u64::from(bytes)))
     }
 
     /// Allocates a block as [`Context::allocate`] does, for a transaction that cannot continue without the block. If
@@ -129,9 +129,17 @@ impl Context {
         let (catalog, groups) = (&self.database().catalog, self.groups.whole());
         let ground = Ground { port: &self.port, catalog, groups: &groups };
         claim(ground, owner, group, bytes).await.map_err(|failure| match failure {
-            Failure::OutOfMemory => self.explain(Explanation::OutOfMemory { bytes }),
+            Failure::OutOfMemory => self.explain_out_of_memory(bytes),
             other => other,
         })
+    }
+
+    #[cold]
+    fn explain_out_of_memory(&self, bytes: u64) -> Failure {
+        let (catalog, groups) = (&self.database().catalog, self.groups.whole());
+        let copies = (0..groups.count()).map(|group| groups.replicas(GroupId(group as u16)) as u64);
+        let pool_bytes = copies.sum::<u64>() * catalog.group_bytes();
+        self.explain(Explanation::OutOfMemory { bytes, pool_bytes })
     }
 
     /// Allocates memory for a record, or for a version that lies apart from its record. The allocated memory is not

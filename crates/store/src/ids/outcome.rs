@@ -207,6 +207,8 @@ pub enum Explanation {
     OutOfMemory {
         /// The size of the request in bytes.
         bytes: u64,
+        /// The size of the memory of all nodes in bytes.
+        pool_bytes: u64,
     },
     /// The deadline passed before a try succeeded.
     DeadlineExceeded {
@@ -249,8 +251,8 @@ impl fmt::Display for Explanation {
                  whose outcome was unknown"
             ),
             Explanation::Fabric(error) => write!(f, "fabric: {error}"),
-            Explanation::OutOfMemory { bytes } => {
-                write!(f, "the memory pool is full ({bytes} bytes wanted)")
+            Explanation::OutOfMemory { bytes, pool_bytes } => {
+                write!(f, "the memory pool of {pool_bytes} bytes is full ({bytes} bytes wanted)")
             }
             Explanation::DeadlineExceeded { tries, waited } => {
                 write!(f, "the deadline passed after {tries} tries, {waited}")

@@ -34,9 +34,12 @@ impl From<Error> for ShopError {
     }
 }
 
+/// The memory of each database: little more than the expected rows need.
+const MEMORY_BYTES: u64 = 4 << 20;
+
 fn builder(protocol: &str) -> Builder {
     let tarn = Tarn::embedded().table::<Stock>(100).spare_bytes(1 << 20).sessions_max(8);
-    tarn.protocol(protocol, "corrected")
+    tarn.memory_max(MEMORY_BYTES).protocol(protocol, "corrected")
 }
 
 fn open(protocol: &str) -> (Tarn, Table<Stock>, Session) {
@@ -90,8 +93,12 @@ fn a_mistake_and_no_memory_come_as_the_library_s_error() {
             let row = Stock { item, place: 0, pieces: 0 };
             session.run(async |tx| table.put(tx, &row).await).err()
         });
-        let text = full.expect("memory ends").to_string();
-        assert!(text.contains("raise spare_bytes"), "{}: {text}", info.name);
+        let full = full.expect("memory ends");
+        assert_eq!(full.failure(), Some(Failure::OutOfMemory), "{}: {full}", info.name);
+        let text = full.to_string();
+        assert!(text.starts_with("memory_max = "), "{}: {text}", info.name);
+        let Error::OutOfMemory(usage) = full else { panic!("{}: {full:?}", info.name) };
+        assert!(usage.allowed.starts_with("more bytes ("), "{}: {usage}", info.name);
     }
 }
 

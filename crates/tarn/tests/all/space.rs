@@ -3,7 +3,7 @@
 //!
 //! Invariant: each test creates a database of its own.
 
-use tarn::{Error, Failure, Row, Session, Tarn};
+use tarn::{Builder, Error, Failure, Row, Session, Tarn};
 use tarn_engine::cluster::info::ProtocolInfo;
 use tarn_engine::protocol::ALL;
 use tarn_fabric::address::GroupId;
@@ -31,10 +31,13 @@ const fn large(value: u64) -> Large {
 /// The number of rows for which each table is laid out.
 const ROWS: u64 = 100;
 
+/// The memory of each database: little more than the expected rows and the logs of all sessions need.
+const MEMORY_BYTES: u64 = 24 << 20;
+
 /// Opens a database for few rows, with little memory beyond these rows.
 fn open(info: &ProtocolInfo) -> Result<Tarn, Error> {
     let builder = Tarn::embedded().table::<Small>(ROWS).table::<Large>(ROWS).spare_bytes(1 << 20);
-    builder.protocol(info.name, "corrected").open()
+    builder.memory_max(MEMORY_BYTES).protocol(info.name, "corrected").open()
 }
 
 /// Returns the number of heap chunks that have an owner.
@@ -113,6 +116,39 @@ fn sessions_of_several_compute_nodes_share_freed_memory() -> Result<(), Error> {
                     tarn::Ok(rows.existed(tx, record))
                 })?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// The least `memory_max` of a builder, which the error of a smaller one names.
+fn least_memory_bytes(builder: &Builder) -> u64 {
+    let refused = builder.clone().memory_max(0).open().err().expect("no memory at all");
+    let Error::Usage(usage) = refused else { panic!("{refused}") };
+    assert_eq!(usage.field, "memory_max");
+    let number = usage.allowed.split(' ').next().and_then(|word| word.parse().ok());
+    number.unwrap_or_else(|| panic!("{usage}"))
+}
+
+/// Tests that a table takes ten times the rows that it expects, and finds all of them. With only the memory that the
+/// expected rows need, it does not take them.
+#[test]
+fn a_table_grows_far_beyond_its_hint() -> Result<(), Error> {
+    const EXPECTED: u64 = 2_000;
+    for info in ALL {
+        let builder = Tarn::embedded().table::<Large>(EXPECTED).spare_bytes(1 << 20);
+        let builder = builder.sessions_max(4).protocol(info.name, "corrected");
+        let least = least_memory_bytes(&builder);
+        let fits = fill_up(&builder.clone().memory_max(least).open()?, 0)?;
+        assert!(fits < 10 * EXPECTED, "{}: {fits} rows fit without growth", info.name);
+        let tarn = builder.open()?;
+        let (table, mut session) = (tarn.table::<Large>()?, tarn.session()?);
+        for key in 0..10 * EXPECTED {
+            session.run(async |tx| table.add(tx, &large(key)).await)?;
+        }
+        for key in 0..10 * EXPECTED {
+            let found = session.run(async |tx| table.find(tx, key).await)?;
+            assert_eq!(found.map(|row| row.value), Some(key), "{}", info.name);
         }
     }
     Ok(())
