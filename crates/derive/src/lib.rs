@@ -20,6 +20,16 @@ use syn::{DeriveInput, parse_macro_input};
 
 /// Makes a struct the row of a table. The documentation of the trait `tarn::Row` explains the attribute
 /// `#[row(...)]`.
+///
+/// ```text
+/// #[derive(Row)]
+/// #[row(table = "orders", key(number), index(by_customer(customer, placed)))]
+/// struct Order {
+///     number: u64,
+///     customer: u32,
+///     placed: u64,
+/// }
+/// ```
 #[proc_macro_derive(Row, attributes(row))]
 pub fn derive_row(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -28,6 +38,14 @@ pub fn derive_row(input: TokenStream) -> TokenStream {
 
 /// Makes an enum without data, or a struct of other fields, the value of a column. The documentation of the trait
 /// `tarn::Field` has examples.
+///
+/// ```text
+/// #[derive(Field, Clone, Copy, PartialEq)]
+/// enum Status {
+///     Open,
+///     Paid,
+/// }
+/// ```
 #[proc_macro_derive(Field)]
 pub fn derive_field(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

@@ -40,6 +40,18 @@ const LAYOUT_AT: usize = 32;
 const _: () = assert!(MAGIC.len() <= STAMP_AT && SUPERBLOCK_USED as u64 <= SUPERBLOCK_BYTES);
 
 /// The configuration of an embedded cluster.
+///
+/// ```
+/// use tarn::cluster::{ClusterConfig, MemoryMax};
+///
+/// let config = ClusterConfig {
+///     memory_nodes: 3,
+///     replicas: 3,
+///     memory_max: MemoryMax::Bytes(1 << 30),
+///     ..ClusterConfig::default()
+/// };
+/// assert_eq!(config.protocol, "ford");
+/// ```
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
     /// The name of the protocol.
@@ -104,6 +116,16 @@ impl Default for ClusterConfig {
 }
 
 /// The reason why a cluster could not be created, or why a compute node could not join it.
+///
+/// ```
+/// use tarn::cluster::{Cluster, ClusterConfig, OpenError};
+/// use tarn::{ColumnType, TableSchema};
+///
+/// let schema = TableSchema::new("players", 100).column("points", ColumnType::U64);
+/// let config = ClusterConfig { memory_nodes: 0, ..ClusterConfig::default() };
+/// let Err(OpenError::Usage(usage)) = Cluster::new(&[schema], &config) else { panic!() };
+/// assert_eq!(usage.value, "0");
+/// ```
 #[derive(Debug)]
 pub enum OpenError {
     /// The caller gave a value that cannot be used.

@@ -36,6 +36,27 @@ const COMPUTE_NODES: u16 = 64;
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The settings of an embedded database. [`Tarn::embedded`] creates this value.
+///
+/// ```
+/// # #[derive(tarn::Row)]
+/// # #[row(table = "players", key(id))]
+/// # struct Player { id: u64, points: u64 }
+/// use std::time::Duration;
+/// use tarn::Tarn;
+///
+/// let game = Tarn::embedded()
+///     .table::<Player>(1_000_000) // a hint
+///     .memory_max(1 << 30)
+///     .protocol("occ", "corrected")
+///     .deadline(Duration::from_secs(1))
+///     .open()?;
+///
+/// // An error names the method, the value, and the allowed values.
+/// let refused = Tarn::embedded().table::<Player>(100).replicas(2).open().err();
+/// let text = refused.map(|error| error.to_string());
+/// assert_eq!(text.as_deref(), Some("replicas = 2; allowed: 1 to memory_nodes (1)"));
+/// # Ok::<(), tarn::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Builder {
     schemas: Vec<TableSchema>,
@@ -227,6 +248,28 @@ impl Builder {
 
 /// An embedded database. Clones of this value share one database. Any thread may use it, and may send it to other
 /// threads.
+///
+/// ```
+/// # #[derive(tarn::Row)]
+/// # #[row(table = "players", key(id))]
+/// # struct Player { id: u64, points: u64 }
+/// use tarn::Tarn;
+///
+/// let game = Tarn::embedded().table::<Player>(100).open()?;
+/// let players = game.table::<Player>()?;
+/// std::thread::scope(|scope| {
+///     for id in 0..4 {
+///         let game = &game;
+///         scope.spawn(move || {
+///             let mut session = game.session()?; // each thread has its own
+///             session.run(async |tx| players.put(tx, &Player { id, points: 0 }).await)
+///         });
+///     }
+/// });
+/// let found = game.session()?.run(async |tx| players.find_many(tx, 0..4).await)?;
+/// assert!(found.iter().all(Option::is_some));
+/// # Ok::<(), tarn::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Tarn {
     shared: Arc<Shared>,

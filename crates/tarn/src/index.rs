@@ -127,6 +127,27 @@ impl<R: Row, K> Index<R, K> {
 }
 
 /// The first fields of an index with fields of the types `K`: the first field alone, or a tuple.
+///
+/// ```
+/// use tarn::{Prefix, Row, Select, Table};
+///
+/// #[derive(Row)]
+/// #[row(table = "visits", key(id), index(by_day(shop, day)))]
+/// struct Visit {
+///     id: u64,
+///     shop: u32,
+///     day: i32,
+/// }
+///
+/// fn of(visits: Table<Visit>, first: impl Prefix<(u32, i32)>) -> Select<Visit> {
+///     visits.by_day().prefix(first)
+/// }
+///
+/// # fn both(visits: Table<Visit>) {
+/// let of_shop = of(visits, 5);
+/// let of_day = of(visits, (5, -3));
+/// # }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the beginning of a key with the fields `{K}`",
     note = "the first field, or a tuple of the first fields, each with the type of its field"
@@ -205,6 +226,24 @@ prefixes! {
 ///
 /// Each row of [`rows`](Select::rows) counts as a record of the transaction, so a large table is read in several
 /// transactions: `range(last..)` with a [`limit`](Select::limit).
+///
+/// ```
+/// # use tarn::{Row, Tarn};
+/// # #[derive(Row)]
+/// # #[row(table = "players", key(id), index(by_points(points)))]
+/// # struct Player { id: u64, points: u64 }
+/// # let game = Tarn::embedded().table::<Player>(100).open()?;
+/// # let players = game.table::<Player>()?;
+/// let best = players.by_points().all().rev().limit(2);
+/// let ids = game.session()?.run(async |tx| {
+///     for (id, points) in [(1, 30), (2, 50), (3, 40)] {
+///         players.put(tx, &Player { id, points }).await?;
+///     }
+///     best.keys(tx).await
+/// })?;
+/// assert_eq!(ids, [2, 3]);
+/// # Ok::<(), tarn::Error>(())
+/// ```
 pub struct Select<R> {
     table: Table<R>,
     number: u16,
@@ -324,6 +363,25 @@ impl<R: Row> Select<R> {
 }
 
 /// A selection that a transaction has requested.
+///
+/// ```
+/// # use tarn::{Row, Tarn};
+/// # #[derive(Row)]
+/// # #[row(table = "players", key(id), index(by_points(points)))]
+/// # struct Player { id: u64, points: u64 }
+/// # let game = Tarn::embedded().table::<Player>(100).open()?;
+/// # let players = game.table::<Player>()?;
+/// # let mut session = game.session()?;
+/// # session.run(async |tx| players.put(tx, &Player { id: 7, points: 3 }).await)?;
+/// let (found, rich) = session.run(async |tx| {
+///     let player = players.read(tx, 7);
+///     let rich = players.by_points().range(2..).request(tx);
+///     tx.fetch().await?; // the row and the selection, in one fetch
+///     tarn::Ok((players.get(tx, player).is_some(), rich.keys(tx).count()))
+/// })?;
+/// assert_eq!((found, rich), (true, 1));
+/// # Ok::<(), tarn::Error>(())
+/// ```
 pub struct Selected<R> {
     table: Table<R>,
     scan: Option<ScanHandle>,

@@ -88,17 +88,140 @@ pub use session::Session;
 pub use snapshot::{Saved, SnapshotError};
 pub use table::{RecordHandle, Table};
 pub use tarn_derive::{Field, Row};
+/// ```
+/// use tarn::{Nanos, Retry};
+///
+/// let retry = Retry { deadline: Some(Nanos(1_000_000)), ..Retry::default() };
+/// # let _ = tarn::Tarn::embedded().retry(retry);
+/// ```
 pub use tarn_engine::session::coordinator::Retry;
+/// ```
+/// assert!(tarn::Nanos(1_000) < tarn::Nanos(2_000));
+/// ```
 pub use tarn_fabric::clock::Nanos;
-pub use tarn_fabric::executor::{Executor, block_on};
+/// ```
+/// let done = std::cell::Cell::new(0);
+/// let mut executor = tarn::Executor::new();
+/// for _ in 0..3 {
+///     executor.spawn(async { done.set(done.get() + 1) });
+/// }
+/// executor.run(); // until all have ended
+/// assert_eq!(done.get(), 3);
+/// ```
+pub use tarn_fabric::executor::Executor;
+/// ```
+/// # #[derive(tarn::Row)]
+/// # #[row(table = "players", key(id))]
+/// # struct Player { id: u64, points: u64 }
+/// # let game = tarn::Tarn::embedded().table::<Player>(100).open()?;
+/// # let players = game.table::<Player>()?;
+/// # let mut session = game.session()?;
+/// let found = tarn::block_on(session.transact(async |tx| players.find(tx, 1).await))?;
+/// # assert!(found.is_none());
+/// # Ok::<(), tarn::Error>(())
+/// ```
+pub use tarn_fabric::executor::block_on;
+/// ```
+/// # #[derive(tarn::Row)]
+/// # #[row(table = "players", key(id))]
+/// # struct Player { id: u64, points: u64 }
+/// use tarn::{Backing, Tarn};
+///
+/// let game = Tarn::embedded().table::<Player>(100).memory(Backing::Private).open()?;
+/// assert!(game.cluster().fabric().is_private());
+/// # Ok::<(), tarn::Error>(())
+/// ```
 pub use tarn_fabric::local::Backing;
-pub use tarn_store::ids::{AbortReason, Failure, Resolution, TxnId, UsageError};
-pub use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
+/// ```
+/// # #[derive(tarn::Row)]
+/// # #[row(table = "users", key(id), unique(by_name(name)))]
+/// # struct User { id: u64, name: [u8; 8] }
+/// use tarn::{AbortReason, Failure, Tarn};
+///
+/// let tarn = Tarn::embedded().table::<User>(100).open()?;
+/// let users = tarn.table::<User>()?;
+/// let both = [1, 2].map(|id| User { id, name: *b"ada     " });
+/// let ended = tarn.session()?.run(async |tx| users.put_many(tx, &both).await);
+/// let failure = ended.err().and_then(|error| error.failure());
+/// assert_eq!(failure, Some(Failure::Abort(AbortReason::UniqueViolation)));
+/// # Ok::<(), tarn::Error>(())
+/// ```
+pub use tarn_store::ids::AbortReason;
+/// [`Error::failure`] returns this value.
+///
+/// ```
+/// fn is_full(error: &tarn::Error) -> bool {
+///     error.failure() == Some(tarn::Failure::OutOfMemory)
+/// }
+/// # assert!(!is_full(&tarn::Tarn::embedded().open().err().expect("no tables")));
+/// ```
+pub use tarn_store::ids::Failure;
+/// [`Session::resolve`] returns this value.
+///
+/// ```
+/// use tarn::{Error, Resolution, Session};
+///
+/// async fn has_committed(session: &mut Session, error: &Error) -> Result<bool, Error> {
+///     let Some(txn) = error.unknown() else { return Ok(false) };
+///     Ok(session.resolve(txn).await? == Resolution::Committed)
+/// }
+/// ```
+pub use tarn_store::ids::Resolution;
+/// [`Error::unknown`] returns the number of a transaction whose outcome is unknown. [`Session::resolve`] takes it.
+///
+/// ```
+/// fn note(error: &tarn::Error, to_resolve: &mut Vec<tarn::TxnId>) {
+///     to_resolve.extend(error.unknown());
+/// }
+/// # note(&tarn::Tarn::embedded().open().err().expect("no tables"), &mut Vec::new());
+/// ```
+pub use tarn_store::ids::TxnId;
+/// ```
+/// let Err(tarn::Error::Usage(usage)) = tarn::Tarn::embedded().open() else { panic!() };
+/// assert_eq!((usage.field.as_str(), usage.value.as_str()), ("tables", "0"));
+/// assert_eq!(usage.to_string(), "tables = 0; allowed: 1 to 65535");
+/// ```
+pub use tarn_store::ids::UsageError;
+/// ```
+/// let schema = tarn::TableSchema::new("t", 10).column("points", tarn::ColumnType::U64);
+/// assert_eq!(schema.columns[0].name, "points"); // the column `ColumnId(0)`
+/// ```
+pub use tarn_store::schema::ColumnId;
+/// ```
+/// let name = tarn::ColumnType::Bytes(20);
+/// let schema = tarn::TableSchema::new("t", 10).column("name", name);
+/// assert_eq!(schema.columns[0].column_type, name);
+/// ```
+pub use tarn_store::schema::ColumnType;
+/// `#[derive(Row)]` makes the schema of a table. A program that learns its tables when it runs makes it by hand:
+///
+/// ```
+/// use tarn::{ColumnType, TableSchema, Tarn};
+///
+/// let schema = TableSchema::new("points", 1_000).column("points", ColumnType::U64);
+/// let tarn = Tarn::embedded().schema(schema).open()?;
+/// # Ok::<(), tarn::Error>(())
+/// ```
+pub use tarn_store::schema::TableSchema;
 pub use transaction::Transaction;
 pub use workers::Workers;
 
 /// `Ok` with the error type of this crate. The body of a transaction that has no errors of its own ends with
 /// `tarn::Ok(())` where the compiler does not know the error type otherwise.
+///
+/// ```
+/// # #[derive(tarn::Row)]
+/// # #[row(table = "players", key(id))]
+/// # struct Player { id: u64, points: u64 }
+/// # let game = tarn::Tarn::embedded().table::<Player>(100).open()?;
+/// # let players = game.table::<Player>()?;
+/// # let mut session = game.session()?;
+/// session.run(async |tx| {
+///     players.put(tx, &Player { id: 7, points: 3 }).await?;
+///     tarn::Ok(()) // `Ok(())` alone would leave the error type open
+/// })?;
+/// # Ok::<(), tarn::Error>(())
+/// ```
 ///
 /// # Errors
 /// The function returns no error.

@@ -115,6 +115,29 @@ pub trait Row: Sized {
 }
 
 /// The row of a table that is also in the order of its keys. `#[derive(Row)]` with `ordered` implements this trait.
+///
+/// ```
+/// use tarn::{Row, Tarn};
+///
+/// #[derive(Row)]
+/// #[row(table = "prices", key(item, day), ordered)]
+/// struct Price {
+///     item: u32,
+///     day: u32,
+///     cents: u64,
+/// }
+///
+/// let tarn = Tarn::embedded().table::<Price>(100).open()?;
+/// let prices = tarn.table::<Price>()?;
+/// let latest = tarn.session()?.run(async |tx| {
+///     for day in 1..=3 {
+///         prices.put(tx, &Price { item: 7, day, cents: 100 + u64::from(day) }).await?;
+///     }
+///     prices.prefix(7).rev().first(tx).await
+/// })?;
+/// assert_eq!(latest.map(|price| price.cents), Some(103));
+/// # Ok::<(), tarn::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "the table of `{Self}` is not in the order of its keys",
     note = "add `ordered` to the #[row(...)] of `{Self}`"

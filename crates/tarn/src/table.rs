@@ -24,6 +24,28 @@ macro_rules! fetch {
 }
 
 /// A row that a transaction has requested by its key.
+///
+/// ```
+/// # use tarn::{Row, Tarn};
+/// # #[derive(Row)]
+/// # #[row(table = "players", key(id))]
+/// # struct Player { id: u64, points: u64 }
+/// # let game = Tarn::embedded().table::<Player>(100).open()?;
+/// # let players = game.table::<Player>()?;
+/// # let mut session = game.session()?;
+/// let is_new = session.run(async |tx| {
+///     let record = players.insert(tx, 7);
+///     tx.fetch().await?;
+///     assert_eq!(record.key(), 7);
+///     let is_new = !players.existed(tx, record);
+///     if is_new {
+///         players.set(tx, record, &Player { id: 7, points: 3 });
+///     }
+///     tarn::Ok(is_new)
+/// })?;
+/// assert!(is_new);
+/// # Ok::<(), tarn::Error>(())
+/// ```
 pub struct RecordHandle<R: Row> {
     handle: Handle,
     key: R::Key,

@@ -8,6 +8,44 @@ use tarn_engine::session::transaction as engine;
 use tarn_store::ids::Failure;
 
 /// A transaction in progress: see [`Session::run`](crate::Session::run).
+///
+/// A function that is part of a body takes the transaction by reference:
+///
+/// ```
+/// use tarn::{Error, Row, Table, Tarn, Transaction};
+///
+/// #[derive(Row)]
+/// #[row(table = "players", key(id))]
+/// struct Player {
+///     id: u64,
+///     points: u64,
+/// }
+///
+/// async fn give(
+///     players: Table<Player>,
+///     tx: &mut Transaction<'_>,
+///     (from, to): (u64, u64),
+/// ) -> Result<(), Error> {
+///     let both = [players.update(tx, from), players.update(tx, to)];
+///     tx.fetch().await?; // one fetch for both rows
+///     let [Some(from), Some(to)] = both.map(|record| players.get(tx, record)) else {
+///         return tx.abort();
+///     };
+///     players.set(tx, both[0], &Player { points: from.points - 1, ..from });
+///     players.set(tx, both[1], &Player { points: to.points + 1, ..to });
+///     Ok(())
+/// }
+///
+/// let game = Tarn::embedded().table::<Player>(100).open()?;
+/// let players = game.table::<Player>()?;
+/// let mut session = game.session()?;
+/// let rows = [1, 2].map(|id| Player { id, points: 5 });
+/// session.run(async |tx| players.put_many(tx, &rows).await)?;
+/// session.run(async |tx| give(players, tx, (1, 2)).await)?;
+/// let missing = session.run(async |tx| give(players, tx, (1, 3)).await);
+/// assert!(missing.is_err_and(|error| error.is_own_abort()));
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Transaction<'c> {
     inner: engine::Transaction<'c>,
 }

@@ -91,6 +91,33 @@ pub trait Field: Sized {
 ///
 /// `None` is less than every `Some`. Floating-point numbers are in the order of `f64::total_cmp`. Arrays and tuples
 /// are in the order of their first different part.
+///
+/// ```
+/// use tarn::{Field, Ordered};
+///
+/// /// A day, counted from 1970. Later days come first in keys and indexes.
+/// #[derive(Clone, Copy, PartialEq)]
+/// struct LatestFirst(u32);
+///
+/// impl Field for LatestFirst {
+///     const BYTES: usize = 4;
+///     fn encode(&self, to: &mut [u8]) {
+///         to.copy_from_slice(&(!self.0).to_be_bytes());
+///     }
+///     fn decode(from: &[u8]) -> LatestFirst {
+///         LatestFirst(!u32::from_be_bytes(from.try_into().expect("four bytes")))
+///     }
+/// }
+///
+/// impl Ordered for LatestFirst {}
+///
+/// let bytes = |day: u32| {
+///     let mut bytes = [0; LatestFirst::BYTES];
+///     LatestFirst(day).encode(&mut bytes);
+///     bytes
+/// };
+/// assert!(bytes(20_000) < bytes(19_999));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a key or of an index: it is no `tarn::Ordered`",
     note = "#[derive(tarn::Field)] implements `Ordered`; by hand, the bytes must compare like the values"

@@ -10,7 +10,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The reason why a snapshot was not saved or not loaded.
+/// The reason why a snapshot was not saved or not loaded. It is in [`OpenError::Snapshot`](crate::cluster::OpenError).
+///
+/// ```
+/// use tarn::cluster::OpenError;
+/// use tarn::{Error, SnapshotError, Tarn};
+///
+/// let Err(Error::Open(error)) = Tarn::load("no such folder/bank.tarn") else { panic!() };
+/// let OpenError::Snapshot(SnapshotError::Io { path, request, .. }) = *error else { panic!() };
+/// assert_eq!((path.to_str(), request), (Some("no such folder/bank.tarn"), "open"));
+/// ```
 #[derive(Debug)]
 pub enum SnapshotError {
     /// The operating system refused a request about the file.

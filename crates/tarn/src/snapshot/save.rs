@@ -45,7 +45,15 @@ const UNWRITTEN: u8 = 1;
 /// The answer: the records could not be read. The reason follows.
 const UNREAD: u8 = 2;
 
-/// A snapshot that was saved.
+/// A snapshot that was saved: see [`Tarn::save`].
+///
+/// ```no_run
+/// # fn save(tarn: &tarn::Tarn) -> Result<(), tarn::Error> {
+/// let saved = tarn.save("bank.tarn")?;
+/// println!("{} rows, {} bytes; nothing began for {:?}", saved.rows, saved.bytes, saved.pause);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Saved {
     /// The number of rows in the file.
