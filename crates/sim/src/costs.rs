@@ -7,8 +7,8 @@
 //! place of LRH and VCRC.
 
 use crate::config::ConfigError;
-use crate::profile::{AtomicUnit, Constant, Framing, Profile};
-use crate::threads::DoorbellCosts;
+use crate::doorbells::DoorbellCosts;
+use crate::profile::{self, AtomicUnit, Constant, Doorbells, Framing, Profile};
 use tarn_fabric::round::{Verb, VerbKind};
 
 /// The number of bytes of headers of each kind of packet, without payload.
@@ -98,14 +98,86 @@ const _: () = assert!(
         && VerbKind::MaskedCompareAndSwap as usize == KINDS - 1
 );
 
+/// The number that stands for a thread's full speed. A thread with the slowness `2 * SPEED` takes twice
+/// the time.
+pub(crate) const SPEED: u64 = 1 << 10;
+
+/// Work requests that a thread posts together: all of them, the WRITEs among them, and the WRITEs whose
+/// bytes the NIC fetches by a separate DMA.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requests {
+    pub(crate) verbs: u64,
+    pub(crate) writes: u64,
+    pub(crate) fetched: u64,
+}
+
+/// The misses of one cache of a NIC. Each work request in flight beyond `entries` makes some more of them
+/// miss, until after `spread` further work requests all of them miss.
+#[derive(Clone, Copy, Debug)]
+struct Misses {
+    entries: u64,
+    spread: u64,
+    /// How long a miss occupies the transmit side.
+    miss: u64,
+}
+
+impl Misses {
+    fn of(entries: &Constant<f64>, spread: &Constant<f64>, miss: &Constant<f64>) -> Misses {
+        let (entries, spread) = (entries.value as u64, spread.value as u64);
+        Misses { entries, spread, miss: ps(miss) }
+    }
+
+    /// Returns how much longer a work request occupies the transmit side on average.
+    fn each(&self, in_flight: u64) -> u64 {
+        self.miss * in_flight.saturating_sub(self.entries).min(self.spread) / self.spread
+    }
+}
+
+/// The misses of work requests: of READs and atomics when they are sent and when their responses arrive,
+/// and of WRITEs when they are sent. The NIC needs no work request to take the acknowledgement of a WRITE.
+#[derive(Clone, Copy, Debug)]
+struct WorkQueue {
+    /// The number of work requests in flight up to which none of them misses.
+    entries: u64,
+    read: Misses,
+    response: Misses,
+    write: Misses,
+}
+
+impl WorkQueue {
+    fn of(nic: &profile::Nic) -> WorkQueue {
+        let sent = &nic.work_queue_entries;
+        let read = Misses::of(sent, &nic.work_queue_read_spread, &nic.work_queue_read_miss_ns);
+        let write = Misses::of(sent, &nic.work_queue_write_spread, &nic.work_queue_write_miss_ns);
+        let response =
+            Misses::of(&nic.response_entries, &nic.response_spread, &nic.response_miss_ns);
+        let entries = read.entries.min(response.entries);
+        WorkQueue { entries, read, response, write }
+    }
+
+    /// Returns how much longer work requests occupy the transmit side because some of them miss.
+    #[inline]
+    fn missed(&self, Requests { verbs, writes, .. }: Requests, in_flight: u64) -> u64 {
+        if in_flight <= self.entries {
+            return 0;
+        }
+        (verbs - writes) * (self.read.each(in_flight) + self.response.each(in_flight))
+            + writes * self.write.each(in_flight)
+    }
+}
+
 /// The costs of one profile. All fields except the last group of fields are in picoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
     pub(crate) switch: u64,
-    pub(crate) post_verb: u64,
+    post_verb: u64,
+    post_write: u64,
     doorbell: u64,
     doorbell_shared: u64,
     doorbell_handoff: u64,
+    doorbell_waiting_max: u64,
+    pub(crate) far_doorbell: u64,
+    pub(crate) far_completion: u64,
     pub(crate) poll_completion: u64,
     pub(crate) send_message: u64,
     pub(crate) receive_message: u64,
@@ -118,10 +190,11 @@ pub(crate) struct Costs {
     pub(crate) local_lookup: u64,
     pub(crate) local_atomic: u64,
 
-    pub(crate) transmit: u64,
+    transmit_read: u64,
+    transmit_write: u64,
     pub(crate) receive: u64,
     pub(crate) second_dma: u64,
-    pub(crate) work_queue_miss: u64,
+    work_queue: WorkQueue,
     pub(crate) issue: u64,
     pub(crate) respond: u64,
     pub(crate) complete: u64,
@@ -137,7 +210,11 @@ pub(crate) struct Costs {
     pub(crate) doorbell_registers: u32,
     pub(crate) doorbell_private: u32,
     pub(crate) inline_max_bytes: u64,
-    pub(crate) work_queue_entries: u64,
+    pub(crate) doorbells_of: Doorbells,
+    pub(crate) cores: usize,
+    /// The number of cores in the socket of the NIC.
+    pub(crate) near_cores: usize,
+    pub(crate) hyperthread: u64,
     pub(crate) unit: AtomicUnit,
     pub(crate) atomic_slots: usize,
     pipeline_each_byte: PerByte,
@@ -166,9 +243,13 @@ impl Costs {
         Costs {
             switch: ps(&cpu.switch_ns),
             post_verb: ps(&cpu.post_verb_ns),
+            post_write: ps(&cpu.post_write_ns),
             doorbell: ps(&cpu.doorbell_ns),
             doorbell_shared: ps(&cpu.doorbell_shared_ns),
             doorbell_handoff: ps(&cpu.doorbell_handoff_ns),
+            doorbell_waiting_max: cpu.doorbell_waiting_max.value as u64,
+            far_doorbell: ps(&cpu.far_doorbell_ns),
+            far_completion: ps(&cpu.far_completion_ns),
             poll_completion: ps(&cpu.poll_completion_ns),
             send_message: ps(&cpu.send_message_ns),
             receive_message: ps(&cpu.receive_message_ns),
@@ -180,10 +261,11 @@ impl Costs {
             together_record: ps(&cpu.together_record_ns),
             local_lookup: ps(&cpu.local_lookup_ns),
             local_atomic: ps(&cpu.local_atomic_ns),
-            transmit: ps_each(&nic.transmit_mops),
+            transmit_read: ps_each(&nic.transmit_read_mops),
+            transmit_write: ps_each(&nic.transmit_write_mops),
             receive: ps_each(&nic.receive_mops),
             second_dma: ps(&nic.second_dma_ns),
-            work_queue_miss: ps(&nic.work_queue_miss_ns),
+            work_queue: WorkQueue::of(nic),
             issue: ps(&nic.issue_ns),
             respond: ps(&nic.respond_ns),
             complete: ps(&nic.complete_ns),
@@ -195,7 +277,10 @@ impl Costs {
             doorbell_registers: cpu.doorbell_registers.value as u32,
             doorbell_private: cpu.doorbell_private_registers.value as u32,
             inline_max_bytes: nic.inline_max_bytes.value as u64,
-            work_queue_entries: nic.work_queue_entries.value as u64,
+            doorbells_of: form.doorbells.value,
+            cores: cpu.cores.value as usize,
+            near_cores: (cpu.cores.value / cpu.sockets.value).ceil() as usize,
+            hyperthread: (cpu.hyperthread_slowdown.value * SPEED as f64).round() as u64,
             unit: form.atomic_unit.value,
             atomic_slots: nic.atomic_slots.value as usize,
             pipeline_each_byte: PerByte::of_gbps(nic.pipeline_gbps.value),
@@ -214,6 +299,8 @@ impl Costs {
                 ("cpu.doorbell_private_registers", u64::from(costs.doorbell_private)),
                 ("nic.atomic_slots", costs.atomic_slots as u64),
                 ("form.atomic_unit", costs.unit as u64),
+                ("form.doorbells", costs.doorbells_of as u64),
+                ("cpu.cores", costs.cores as u64),
             ]
         };
         let both = parts(self).into_iter().zip(parts(other));
@@ -241,13 +328,25 @@ impl Costs {
         verb.is(VerbKind::Write) & ((verb.len_bytes() as u64) > self.inline_max_bytes)
     }
 
-    /// Returns how long a batch of `verbs` verbs occupies the requester's transmit side. `fetched` is
-    /// the number of these verbs whose bytes the NIC fetches by a separate DMA.
+    /// Returns the processor time to create work requests.
     #[inline]
-    pub(crate) fn transmit(&self, verbs: u64, fetched: u64, in_flight: u64) -> u64 {
-        let missed = in_flight.saturating_sub(self.work_queue_entries);
-        let miss = if missed > 0 { self.work_queue_miss * missed / in_flight } else { 0 };
-        verbs * (self.transmit + miss) + fetched * self.second_dma
+    pub(crate) fn post(&self, Requests { verbs, writes, .. }: Requests) -> u64 {
+        verbs * self.post_verb + writes * self.post_write
+    }
+
+    /// Returns how long a batch's work requests occupy the requester's transmit side while the NIC
+    /// has `in_flight` work requests.
+    #[inline]
+    pub(crate) fn transmit(&self, requests: Requests, in_flight: u64) -> u64 {
+        self.sent(requests) + self.work_queue.missed(requests, in_flight)
+    }
+
+    /// Returns how long work requests that the NIC has on chip occupy the requester's transmit side.
+    #[inline]
+    fn sent(&self, Requests { verbs, writes, fetched }: Requests) -> u64 {
+        (verbs - writes) * self.transmit_read
+            + writes * self.transmit_write
+            + fetched * self.second_dma
     }
 
     /// Returns the processor time that a coordinator itself needs for one try of a transaction.
@@ -270,24 +369,25 @@ impl Costs {
             alone_ps: self.doorbell,
             shared_ps: self.doorbell_shared,
             handoff_ps: self.doorbell_handoff,
+            waiting_max: self.doorbell_waiting_max,
         }
     }
 
-    /// Returns how long one datagram occupies its sender's transmit side.
+    /// Returns how long one datagram occupies its sender's transmit side. As the bytes of a WRITE, the
+    /// bytes of a datagram leave with its request.
     pub(crate) fn transmit_message(&self, payload: usize) -> u64 {
         let is_fetched = payload as u64 > self.inline_max_bytes;
-        self.transmit + if is_fetched { self.second_dma } else { 0 }
+        self.transmit_write + if is_fetched { self.second_dma } else { 0 }
     }
 
     /// Returns the time between two verbs of a batch. The slower part of the requester's NIC and the
     /// link decides this time.
     #[inline]
-    pub(crate) fn apart(&self, verbs: u64, fetched: u64, request_bytes: u64) -> u64 {
-        if verbs == 1 {
+    pub(crate) fn apart(&self, requests: Requests, request_bytes: u64) -> u64 {
+        if requests.verbs == 1 {
             return 0;
         }
-        let sent = verbs * self.transmit + fetched * self.second_dma;
-        sent.max(self.link(request_bytes)) / verbs
+        self.sent(requests).max(self.link(request_bytes)) / requests.verbs
     }
 
     /// Returns how long `bytes` bytes occupy a link.

@@ -6,25 +6,28 @@
 //! dropped round returns to its owner immediately. The module then copies the verbs that are still to
 //! be executed. The places and tickets of flights are the places and tickets of a [`Slab`].
 
-use crate::costs::Costs;
+use crate::costs::{Costs, Requests};
 use crate::effects::Placement;
 use crate::memory::{Memory, Place};
 use crate::prefetch::{prefetch, prefetch_range};
 use crate::slab::{Reused, Slab};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::round::{Round, Verb};
+use tarn_fabric::round::{Round, Verb, VerbKind};
 
 /// The verbs of one round for one node. Two values of this type fill one cache line of the machine that
 /// runs the simulation.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Batch {
-    /// The number of the batch on its connection, counted from 1.
-    pub(crate) number: u64,
     /// The batch's verbs among the first 64 verbs of the flight, one bit per verb.
     pub(crate) mask: u64,
+    /// The number of the batch on its connection, counted from 1. A run ends long before a connection
+    /// has posted 2^32 batches.
+    pub(crate) number: u32,
     pub(crate) verbs: u32,
+    /// The number of the batch's verbs that are WRITEs.
+    pub(crate) writes: u32,
     /// The number of the batch's WRITEs whose bytes the NIC fetches by a separate DMA.
     pub(crate) fetched: u32,
     /// The number of bytes that the batch's requests have on the wire.
@@ -39,7 +42,26 @@ const _: () = assert!(size_of::<Batch>() == 32);
 
 impl Batch {
     fn none(node: NodeSlot) -> Batch {
-        Batch { number: 0, mask: 0, verbs: 0, fetched: 0, request_bytes: 0, node, is_done: false }
+        Batch {
+            mask: 0,
+            number: 0,
+            verbs: 0,
+            writes: 0,
+            fetched: 0,
+            request_bytes: 0,
+            node,
+            is_done: false,
+        }
+    }
+
+    /// The work requests that the batch gives to the requester's NIC.
+    #[inline(always)]
+    pub(crate) fn requests(&self) -> Requests {
+        Requests {
+            verbs: self.verbs.into(),
+            writes: self.writes.into(),
+            fetched: self.fetched.into(),
+        }
     }
 
     /// Iterates over the positions of the batch's verbs in order. Each call of `next` returns one
@@ -259,6 +281,7 @@ impl Flight {
             // After 64 shifts the value of `bit` is 0, so the verbs after the first 64 verbs set no
             // bit.
             bit <<= 1;
+            batch.writes += u32::from(verb.is(VerbKind::Write));
             batch.fetched += u32::from(costs.is_fetched(verb));
             batch.request_bytes += costs.request_bytes(verb) as u32;
             let place = placement.place(memory, verb);

@@ -64,6 +64,7 @@ mod clocks;
 pub mod config;
 mod costs;
 mod dice;
+mod doorbells;
 mod effects;
 pub mod explore;
 pub mod fabric;

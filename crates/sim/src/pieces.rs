@@ -24,7 +24,7 @@ impl World {
         let batch = *flight.batches.get(batch_index);
         let connection =
             &mut self.threads[flight.thread as usize].connections[usize::from(batch.node.0)];
-        if connection.unawaited.iter().any(|earlier| earlier.before < batch.number) {
+        if connection.unawaited.iter().any(|earlier| earlier.before < u64::from(batch.number)) {
             connection.held.push((index, batch_index));
             return;
         }
@@ -52,7 +52,7 @@ impl World {
         let thread = &self.threads[flight.thread as usize];
         let open = &thread.connections[usize::from(to.0)].unawaited;
         assert!(
-            open.iter().all(|it| it.before >= number),
+            open.iter().all(|it| it.before >= u64::from(number)),
             "a batch has overtaken an unawaited \
             one of its connection"
         );
@@ -121,7 +121,7 @@ impl World {
         connection.arrived += 1;
         assert!(connection.arrived <= connection.posted, "a batch has ended twice");
         let open = connection.unawaited.len();
-        connection.unawaited.retain(|it| it.number != batch.number);
+        connection.unawaited.retain(|it| it.number != u64::from(batch.number));
         if connection.unawaited.len() < open {
             for (flight, batch) in connection.held.drain(..) {
                 self.queue.push(self.now_ps, Event::Arrive { flight, batch });

@@ -7,6 +7,7 @@
 //! The verbs of a batch leave one after the other: the first verb is on the wire while the last verb
 //! is still in the NIC.
 
+use crate::doorbells::NONE;
 use crate::effects::execute;
 use crate::flight::Interest;
 use crate::nic::Stream;
@@ -45,20 +46,28 @@ impl World {
 
     /// Posts one batch and rings its doorbell.
     fn ring(&mut self, index: u32, batch_index: u32) {
-        let costs = &self.costs;
         let flight = self.flights.get(index);
-        let (thread, detached) = (flight.thread as usize, flight.interest == Interest::Detached);
-        let thread = &mut self.threads[thread];
+        let (number, detached) = (flight.thread, flight.interest == Interest::Detached);
+        let thread = &self.threads[number as usize];
+        let known = thread.connections.len() - 1;
+        let connection = usize::from(flight.batches.get(batch_index).node.0).min(known);
+        if thread.connections[connection].register == NONE {
+            self.connect(number, connection);
+        }
+        let costs = &self.costs;
+        let batch = self.flights.get(index).batches.get_mut(batch_index);
+        let thread = &mut self.threads[number as usize];
         let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
-        let batch = flight.batches.get_mut(batch_index);
         let verbs = u64::from(batch.verbs);
 
-        thread.spend(costs.post_verb * verbs);
-        compute.ring(thread, costs.doorbells(), self.now_ps);
+        thread.spend(costs.post(batch.requests()));
+        let (rings, register) = (&mut compute.registers, thread.connections[connection].register);
+        let by = thread.ringer(number);
+        thread.local_ps = rings.ring(register, by, costs.doorbells(), self.now_ps);
 
         let nic = &mut compute.nic;
         nic.in_flight += verbs;
-        let transmit_ps = costs.transmit(verbs, batch.fetched.into(), nic.in_flight);
+        let transmit_ps = costs.transmit(batch.requests(), nic.in_flight);
         let sent_ps = nic.transmit.reserve(self.now_ps, transmit_ps);
         let wire_ps = costs.link(batch.request_bytes.into());
         let stream = Stream {
@@ -71,16 +80,15 @@ impl World {
         let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
         let mut arrival_ps = out_ps + processor_ps + costs.issue + costs.travel;
 
-        let known = thread.connections.len() - 1;
-        let connection = &mut thread.connections[usize::from(batch.node.0).min(known)];
+        let connection = &mut thread.connections[connection];
         connection.posted += 1;
-        batch.number = connection.posted;
+        batch.number = connection.posted as u32;
         match &mut self.dice {
             // Batches of one connection arrive in order. So no batch may overtake an earlier batch of
             // its connection.
             None => arrival_ps = arrival_ps.max(connection.last_arrival_ps),
             Some(dice) => {
-                let (index, node) = (flight.thread, usize::from(thread.node.slot.0));
+                let (index, node) = (number, usize::from(thread.node.slot.0));
                 arrival_ps += dice.way_ps(self.now_ps, index, node);
                 if detached {
                     let number = connection.posted;
@@ -122,7 +130,7 @@ impl World {
         for batch in (0..flight.batches.len()).map(|batch| flight.batches.get(batch)) {
             let connection = &mut connections[usize::from(batch.node.0).min(known)];
             if !batch.is_done {
-                let (number, before) = (batch.number, connection.posted);
+                let (number, before) = (batch.number.into(), connection.posted);
                 connection.unawaited.push(Unawaited { number, before });
             }
         }

@@ -75,9 +75,10 @@ impl World {
             Some(up) if !up.is_down && self.fenced.is_empty() && self.dice.is_none() => up,
             _ => return self.arrive_rarely(index, batch_index, node),
         };
+        let complete_ps = self.costs.complete + thread.far_completion_ps;
         let connection = &mut thread.connections[to];
         connection.arrived += 1;
-        let (arrived, posted) = (connection.arrived, batch.number);
+        let (arrived, posted) = (connection.arrived, u64::from(batch.number));
         assert_eq!(arrived, posted, "a batch has overtaken another of its connection");
         let (costs, nic) = (&self.costs, &mut memory_node.nic);
         let served = serve(flight, &batch, (nic, &mut self.memory), costs, self.now_ps);
@@ -95,7 +96,7 @@ impl World {
             last_takes_ps: costs.receive,
         };
         let taken_ps = nic.receive.pass(self.now_ps, stream);
-        let seen_ps = taken_ps + costs.complete;
+        let seen_ps = taken_ps + complete_ps;
         if let Some(done_ps) = flight.answered(seen_ps) {
             self.queue.push(done_ps, Event::Complete { flight: index });
         }
@@ -156,8 +157,7 @@ fn serve(
     costs: &Costs,
     now_ps: u64,
 ) -> Served {
-    let apart_ps =
-        costs.apart(batch.verbs.into(), batch.fetched.into(), batch.request_bytes.into());
+    let apart_ps = costs.apart(batch.requests(), batch.request_bytes.into());
     let last_ps = nic.link_in.reserve_until(now_ps, costs.link(batch.request_bytes.into()));
     let (mut done_ps, mut responses, mut executed) = (0, Responses::default(), 0);
     let (mut unanswered, mut error, mut seen) = (false, None, 0);

@@ -7,9 +7,11 @@
 //! Each pause is twice as long as the previous pause, up to one round trip. So a coroutine that waits
 //! by polling does not use up virtual time by spinning.
 
-use crate::costs::Costs;
-use crate::nic::{Nic, Resource};
+use crate::costs::{Costs, SPEED};
+use crate::doorbells::{NONE, Registers, Ringer};
+use crate::nic::Nic;
 use crate::service::NodeKind;
+use crate::world::World;
 use std::collections::VecDeque;
 use tarn_fabric::address::{Incarnation, NodeId};
 use tarn_fabric::backend::Endpoint;
@@ -36,8 +38,10 @@ pub(crate) struct Task {
 }
 
 /// The connection over which one thread sends requests to one memory node.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Connection {
+    /// The doorbell register of the connection's queue pair.
+    pub(crate) register: u32,
     /// The number of batches posted so far.
     pub(crate) posted: u64,
     /// The number of batches that arrived so far (in random mode: that ended so far). Assertions check
@@ -49,6 +53,17 @@ pub(crate) struct Connection {
     pub(crate) unawaited: Vec<Unawaited>,
     /// Only in random mode: the batches (flight, batch) that arrived and wait for an unawaited batch.
     pub(crate) held: Vec<(u32, u32)>,
+}
+
+impl Connection {
+    const NEW: Connection = Connection {
+        register: NONE,
+        posted: 0,
+        arrived: 0,
+        last_arrival_ps: 0,
+        unawaited: Vec::new(),
+        held: Vec::new(),
+    };
 }
 
 /// A batch that no coroutine awaits. Such a batch belongs to a detached round, or to a round that was
@@ -84,22 +99,26 @@ pub(crate) struct Thread {
     pub(crate) is_scheduled: bool,
     /// The coroutines that wait by yielding.
     pub(crate) idlers: Vec<u32>,
-    pub(crate) doorbell: usize,
+    /// Whether the thread has begun to work.
+    works: bool,
+    /// The extra time until the thread sees a completion because its core is far from the NIC.
+    pub(crate) far_completion_ps: u64,
+    /// The extra time of a ring of the thread for the same reason.
+    far_doorbell_ps: u64,
+    /// The thread's own doorbell register, if each thread has one.
+    own_register: u32,
+    /// The doorbell register of the thread's queue pair for messages.
+    pub(crate) mail_register: u32,
     pub(crate) connections: Vec<Connection>,
     /// The messages that arrived at the thread and were not received yet.
     pub(crate) inbox: VecDeque<u32>,
-    /// The factor by which all work of the thread takes longer than on a node that is not slow.
+    /// How long all work of the thread takes, in units of 1 / [`SPEED`] of the time that the work takes
+    /// alone on a core of a node that is not slow.
     pub(crate) slowness: u64,
 }
 
 impl Thread {
-    pub(crate) fn new(
-        node: NodeId,
-        number: u16,
-        doorbell: usize,
-        connections: usize,
-        slowness: u64,
-    ) -> Thread {
+    pub(crate) fn new(node: NodeId, number: u16, connections: usize, slowness: u64) -> Thread {
         Thread {
             node,
             number,
@@ -112,8 +131,12 @@ impl Thread {
             ready: VecDeque::new(),
             is_scheduled: false,
             idlers: Vec::new(),
-            doorbell,
-            connections: vec![Connection::default(); connections],
+            works: false,
+            far_completion_ps: 0,
+            far_doorbell_ps: 0,
+            own_register: NONE,
+            mail_register: NONE,
+            connections: vec![Connection::NEW; connections],
             inbox: VecDeque::new(),
             slowness,
         }
@@ -128,10 +151,21 @@ impl Thread {
         self.busy_ps - self.busy_to_ps.saturating_sub(now_ps)
     }
 
+    /// Returns the thread as one that rings a doorbell.
+    #[inline]
+    pub(crate) fn ringer(&self, thread: u32) -> Ringer {
+        Ringer {
+            thread,
+            slowness: self.slowness,
+            far_ps: self.far_doorbell_ps,
+            local_ps: self.local_ps,
+        }
+    }
+
     /// Lets the processor work for `ps` picoseconds.
     #[inline]
     pub(crate) fn spend(&mut self, ps: u64) {
-        self.local_ps += ps * self.slowness;
+        self.local_ps += ps * self.slowness / SPEED;
     }
 }
 
@@ -140,78 +174,100 @@ impl Thread {
 pub(crate) struct ComputeNode {
     pub(crate) kind: NodeKind,
     pub(crate) nic: Nic,
-    pub(crate) slowness: u64,
+    pub(crate) registers: Registers,
+    slowness: u64,
     incarnation: Incarnation,
-    /// For each register: how long it was used, and the number of threads of the node's current
-    /// incarnation that share it.
-    doorbells: Vec<(Resource, u64)>,
-    /// The number of registers, counted from the first, that belong to one thread each.
-    private: usize,
-    threads: usize,
-}
-
-/// The costs of ringing a doorbell.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DoorbellCosts {
-    pub(crate) alone_ps: u64,
-    pub(crate) shared_ps: u64,
-    pub(crate) handoff_ps: u64,
+    /// The threads of the node's current incarnation that have begun to work, in this order.
+    working: Vec<u32>,
 }
 
 impl ComputeNode {
     pub(crate) fn new(kind: NodeKind, costs: &Costs, slowness: u64) -> ComputeNode {
-        let registers = costs.doorbell_registers as usize;
         ComputeNode {
             kind,
             nic: Nic::new(costs.unit, costs.atomic_slots),
-            slowness,
+            registers: Registers::new(costs),
+            slowness: slowness * SPEED,
             incarnation: Incarnation(0),
-            doorbells: vec![(Resource::default(), 0); registers],
-            private: (costs.doorbell_private as usize).min(registers - 1),
-            threads: 0,
+            working: Vec::new(),
         }
     }
 
-    /// Assigns a doorbell register to a thread of the node's current incarnation. A new incarnation
-    /// begins without threads.
-    pub(crate) fn join(&mut self, incarnation: Incarnation) -> usize {
+    /// Adds a thread to an incarnation of the node, and returns the thread's slowness. A new
+    /// incarnation begins without threads and without queue pairs.
+    pub(crate) fn join(&mut self, incarnation: Incarnation) -> u64 {
         if incarnation != self.incarnation {
             self.incarnation = incarnation;
-            self.threads = 0;
-            self.doorbells.iter_mut().for_each(|(_, threads)| *threads = 0);
+            self.working.clear();
+            self.registers.clear();
         }
-        let register = match self.threads.checked_sub(self.private) {
-            None => self.threads,
-            Some(later) => self.private + later % (self.doorbells.len() - self.private),
-        };
-        self.threads += 1;
-        self.doorbells[register].1 += 1;
-        register
+        self.slowness
     }
 
-    /// Rings the doorbell of a thread. The thread is busy until the register is free and has accepted
-    /// the ring. A lock protects each register. The cost of the lock grows with the number of threads
-    /// that share the register (Ren et al., "Scaling up memory disaggregated applications with SMART",
-    /// ASPLOS 2024). If one turn rings several times, each ring reserves the register from the
-    /// beginning of the turn on. So other threads can use the register between these rings.
-    #[inline]
-    pub(crate) fn ring(&mut self, thread: &mut Thread, costs: DoorbellCosts, now_ps: u64) {
-        let (register, threads) = &mut self.doorbells[thread.doorbell];
-        let others = threads.saturating_sub(1);
-        let shared = if others > 0 { costs.shared_ps + costs.handoff_ps * others } else { 0 };
-        let service = (costs.alone_ps + shared) * thread.slowness;
-        let rung_ps = register.reserve(now_ps, service);
-        thread.local_ps = rung_ps.max(thread.local_ps + service);
+    /// Notes that a thread begins to work. Returns the number of its core, and the earlier thread that
+    /// shares this core with it from now on.
+    fn begin(&mut self, thread: u32, cores: usize) -> (usize, Option<u32>) {
+        let number = self.working.len();
+        self.working.push(thread);
+        let earlier = number.checked_sub(cores).map(|earlier| self.working[earlier]);
+        (number % cores, earlier)
     }
 
-    /// Returns how long the node's busiest register was occupied.
-    pub(crate) fn doorbell_busy_ps(&self) -> u64 {
-        self.doorbells.iter().map(|(register, _)| register.busy_ps()).max().unwrap_or(0)
-    }
-
-    /// Counts the busy time of the node's parts before `end_ps`, as [`Resource::count_to`] does.
+    /// Counts the busy time of the node's parts before `end_ps`, as [`crate::nic::Resource::count_to`]
+    /// does.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         self.nic.count_to(end_ps);
-        self.doorbells.iter_mut().for_each(|(register, _)| register.count_to(end_ps));
+        self.registers.count_to(end_ps);
+    }
+}
+
+impl World {
+    /// Creates a thread's queue pairs to all memory nodes when the thread first sends to one of them,
+    /// and the queue pair to a spare memory node when the thread first sends to that node. So ports
+    /// that only load or inspect memory have no queue pairs.
+    #[cold]
+    pub(crate) fn connect(&mut self, index: u32, connection: usize) {
+        self.begin_work(index);
+        let nodes = usize::from(self.placement.nodes);
+        let thread = &mut self.threads[index as usize];
+        let registers = &mut self.compute_nodes[usize::from(thread.node.slot.0)].registers;
+        for (number, each) in thread.connections.iter_mut().enumerate() {
+            if each.register == NONE && (number < nodes || number == connection) {
+                each.register = registers.give(&mut thread.own_register);
+            }
+        }
+    }
+
+    /// Creates a thread's queue pair for messages.
+    #[cold]
+    pub(crate) fn connect_mail(&mut self, index: u32) {
+        self.begin_work(index);
+        let thread = &mut self.threads[index as usize];
+        let registers = &mut self.compute_nodes[usize::from(thread.node.slot.0)].registers;
+        thread.mail_register = registers.give(&mut thread.own_register);
+    }
+
+    /// Counts a thread among those that work. The threads of a compute node fill the socket of the NIC,
+    /// then the other sockets, then share cores in the same order. If two threads share a core from now
+    /// on, both of them become slower. A core of a service node runs one thread near its NIC.
+    fn begin_work(&mut self, index: u32) {
+        let thread = &mut self.threads[index as usize];
+        if std::mem::replace(&mut thread.works, true) {
+            return;
+        }
+        let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
+        if compute.kind != NodeKind::Compute {
+            return;
+        }
+        let (core, earlier) = compute.begin(index, self.costs.cores);
+        if core >= self.costs.near_cores {
+            thread.far_completion_ps = self.costs.far_completion;
+            thread.far_doorbell_ps = self.costs.far_doorbell;
+        }
+        let Some(earlier) = earlier else { return };
+        for sharing in [index, earlier] {
+            let slowness = compute.slowness * self.costs.hyperthread / SPEED;
+            self.threads[sharing as usize].slowness = slowness;
+        }
     }
 }

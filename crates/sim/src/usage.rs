@@ -120,7 +120,7 @@ impl Usage {
                 continue;
             }
             push(&mut parts, &of, &node.nic, &[Part::Transmit, Part::Receive]);
-            let busy_ps = node.doorbell_busy_ps();
+            let busy_ps = node.registers.busy_ps();
             parts.push(PartUse { part: Part::Doorbell, of, busy_ps });
         }
         for thread in &world.threads {

@@ -206,11 +206,11 @@ impl World {
                                                         {count}"
             )
         });
-        let doorbell = compute.join(node.incarnation);
+        let slowness = compute.join(node.incarnation);
         // The thread has one connection for each memory node. The thread has one more connection for
         // targets on nodes that do not exist.
         let connections = self.memory_nodes.len() + 1;
-        let mut thread = Thread::new(node, number, doorbell, connections, compute.slowness);
+        let mut thread = Thread::new(node, number, connections, slowness);
         thread.local_ps = self.now_ps;
         let index = self.threads.len() as u32;
         self.endpoints.insert(thread.endpoint(), index);

@@ -135,7 +135,7 @@ fn a_bad_profile_names_the_file_the_constant_and_the_allowed_values() {
     let path = folder.path().join("bad.toml");
     let whole = fs::read_to_string(root().join("profiles/cx3-56g.toml")).expect("a profile");
     for (from, to, expected) in [
-        ("transmit_mops", "transmit_mop", "unknown field `transmit_mop`"),
+        ("transmit_read_mops", "transmit_read_mop", "unknown field `transmit_read_mop`"),
         (
             "switch_ns = { value = 20,",
             "switch_ns = { value = -20,",
@@ -348,7 +348,10 @@ fn constants_are_set_for_one_run_and_the_report_says_so() {
         (&true.into(), &"1000".into())
     );
     for (set, allowed) in [
-        ("nic.raed_mops=1", "keys: form.atomic_unit, form.framing, cpu.switch_ns, "),
+        (
+            "nic.raed_mops=1",
+            "keys: form.atomic_unit, form.doorbells, form.framing, cpu.switch_ns, ",
+        ),
         ("nic.read_mops", "KEY=VALUE"),
         ("nic.read_mops=", "a number"),
         ("nic.read_mops=-1", "0.001 to 10000"),
@@ -366,7 +369,8 @@ fn constants_are_set_for_one_run_and_the_report_says_so() {
     let said = refused("sim nic --curve doorbells");
     assert!(said.starts_with("error: --curve = doorbells; allowed: latency, "), "{said}");
     let names = tarn_lab::simulate::nic::CURVES.iter().map(|curve| curve.name.as_str());
-    let listed = format!("Only these curves: {};", names.collect::<Vec<_>>().join(", "));
+    // The requester is no curve, but a table of published rows.
+    let listed = format!("Only these curves: {}, requester;", names.collect::<Vec<_>>().join(", "));
     let help = tarn_line("sim nic --help").out;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains(&listed), "{listed}: {help}");

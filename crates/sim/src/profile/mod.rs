@@ -49,6 +49,17 @@ pub enum AtomicUnit {
     PerAddress,
 }
 
+/// The queue pairs that ring one doorbell register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doorbells {
+    /// The stock driver: a fixed number of registers, given to queue pairs in the order in which the
+    /// queue pairs are created.
+    OfQueuePairs,
+    /// Each thread has a register of its own for all its queue pairs.
+    OneAThread,
+}
+
 /// The kind of headers on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -65,6 +76,8 @@ pub enum Framing {
 pub struct Form {
     /// How the NIC executes atomics.
     pub atomic_unit: Constant<AtomicUnit>,
+    /// The queue pairs that ring one doorbell register.
+    pub doorbells: Constant<Doorbells>,
     /// The kind of headers on the wire.
     pub framing: Constant<Framing>,
 }
@@ -172,6 +185,7 @@ impl Profile {
         }
         let sources = [
             ("atomic_unit", &self.form.atomic_unit.source),
+            ("doorbells", &self.form.doorbells.source),
             ("framing", &self.form.framing.source),
         ];
         match sources.into_iter().find(|(_, source)| source.trim().is_empty()) {
@@ -214,6 +228,7 @@ impl Profile {
             Some(("clock", field)) => self.clock.slot(field).map(|slot| number(slot, text)),
             Some(("cluster", field)) => self.cluster.slot(field).map(|slot| number(slot, text)),
             Some(("form", "atomic_unit")) => Some(form(&mut self.form.atomic_unit, text)),
+            Some(("form", "doorbells")) => Some(form(&mut self.form.doorbells, text)),
             Some(("form", "framing")) => Some(form(&mut self.form.framing, text)),
             _ => None,
         };
@@ -230,7 +245,8 @@ impl Profile {
     pub fn keys(&self) -> Vec<String> {
         let numbers = self.constants();
         let numbers = numbers.iter().map(|listed| format!("{}.{}", listed.section, listed.name));
-        ["form.atomic_unit", "form.framing"].map(str::to_owned).into_iter().chain(numbers).collect()
+        let forms = ["form.atomic_unit", "form.doorbells", "form.framing"].map(str::to_owned);
+        forms.into_iter().chain(numbers).collect()
     }
 }
 

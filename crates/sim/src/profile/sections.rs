@@ -44,19 +44,35 @@ section! {
         switch_ns: 0 to 100_000,
         /// The time to create one work request of a doorbell batch.
         post_verb_ns: 0 to 100_000,
+        /// The extra time to create the work request of a WRITE, which carries the bytes.
+        post_write_ns: 0 to 100_000,
         /// The time to ring a doorbell that no other thread uses. A thread rings once per batch.
         doorbell_ns: 0 to 100_000,
-        /// The number of doorbell registers of a node. The node's threads are assigned to the registers
-        /// in turn.
+        /// The number of doorbell registers of a node. The node's queue pairs are assigned to the
+        /// registers in turn, in the order in which the queue pairs are created. Has no effect if each
+        /// thread has a register of its own (`form.doorbells`).
         doorbell_registers: 1 to 65536,
-        /// The number of doorbell registers that belong to one thread each. The first threads of a
-        /// node get these registers. At least one register always remains to be shared.
+        /// The number of doorbell registers that belong to one queue pair each. The first queue pairs
+        /// of a node get these registers. At least one register always remains to be shared.
         doorbell_private_registers: 0 to 65536,
-        /// The extra cost of ringing a doorbell register that several threads share.
+        /// The extra cost of a ring while another thread waits for the same doorbell register.
         doorbell_shared_ns: 0 to 100_000,
-        /// The extra cost of a ring for each further thread, beyond the first, that shares the
-        /// doorbell register.
+        /// The extra cost of a ring for each other thread that waits for the same doorbell register.
         doorbell_handoff_ns: 0 to 100_000,
+        /// The number of waiting threads beyond which further waiting threads do not make a ring longer.
+        doorbell_waiting_max: 1 to 65536,
+        /// The number of physical cores of a compute node. Each thread beyond this number shares a core
+        /// with an earlier thread.
+        cores: 1 to 65536,
+        /// The number of sockets of a compute node. Each has the same number of cores. The NIC belongs to
+        /// the first socket.
+        sockets: 1 to 64,
+        /// The extra time of a ring by a thread in another socket than the NIC.
+        far_doorbell_ns: 0 to 100_000,
+        /// The extra time until a thread in another socket than the NIC sees a completion.
+        far_completion_ns: 0 to 1_000_000,
+        /// The factor by which a thread's work takes longer while another thread shares its core.
+        hyperthread_slowdown: 1 to 100,
         /// The time to find one completion. Batches are signalled selectively, so each batch has one
         /// completion.
         poll_completion_ns: 0 to 100_000,
@@ -90,8 +106,10 @@ section! {
 section! {
     /// The costs of the NIC of every node.
     Nic, "nic", {
-        /// The number of work requests that the NIC can send per second, in millions.
-        transmit_mops: 0.001 to 10_000,
+        /// The number of READs and atomics that the NIC can send per second, in millions.
+        transmit_read_mops: 0.001 to 10_000,
+        /// The number of WRITEs and messages that the NIC can send per second, in millions.
+        transmit_write_mops: 0.001 to 10_000,
         /// The number of responses and messages that the NIC can receive per second, in millions.
         receive_mops: 0.001 to 10_000,
         /// The largest payload that is sent inline, in bytes. The NIC fetches larger payloads from the
@@ -101,8 +119,26 @@ section! {
         second_dma_ns: 0 to 100_000,
         /// The number of work requests in flight that the NIC keeps on chip.
         work_queue_entries: 1 to 1_000_000,
-        /// The time for which a work request that the NIC must fetch again occupies the transmit side.
-        work_queue_miss_ns: 0 to 100_000,
+        /// How much longer a READ or an atomic occupies the transmit side if all of them must be fetched
+        /// again.
+        work_queue_read_miss_ns: 0 to 100_000,
+        /// The number of work requests in flight, beyond those on chip, with which all READs and atomics
+        /// must be fetched again.
+        work_queue_read_spread: 1 to 1_000_000,
+        /// The number of READs and atomics in flight that the NIC still has on chip when their responses
+        /// arrive.
+        response_entries: 1 to 1_000_000,
+        /// How much longer a READ or an atomic occupies the transmit side if all of them must be fetched
+        /// once more for their responses.
+        response_miss_ns: 0 to 100_000,
+        /// The number of work requests in flight, beyond `response_entries`, with which all READs and
+        /// atomics must be fetched once more for their responses.
+        response_spread: 1 to 1_000_000,
+        /// How much longer a WRITE occupies the transmit side if all WRITEs must be fetched again.
+        work_queue_write_miss_ns: 0 to 100_000,
+        /// The number of work requests in flight, beyond those on chip, with which all WRITEs must be
+        /// fetched again.
+        work_queue_write_spread: 1 to 1_000_000,
         /// The time from the doorbell to the transmit side.
         issue_ns: 0 to 1_000_000,
         /// The time from the responder's pipeline to the responder's link. In this time the NIC

@@ -79,8 +79,8 @@ struct Found {
 fn run(users: u16, think_ns: f64, cores: u16, work_ns: u64) -> Found {
     // The doorbells of callers must not matter in this test, because many threads represent many nodes.
     let config = config("cx5-100g", Mode::Timed, 1);
-    let profile = config.profile.with("cpu.doorbell_shared_ns", 0.0).unwrap();
-    let profile = profile.with("cpu.doorbell_handoff_ns", 0.0).unwrap();
+    let profile = config.profile.set("form.doorbells", "one-a-thread").unwrap();
+    let profile = profile.with("cpu.hyperthread_slowdown", 1.0).unwrap();
     let fabric = SimFabric::new(&SimConfig { profile, ..config }).unwrap();
     let node = node(&fabric, NodeKind::Timestamp, cores, work_ns);
     let took = Rc::new(RefCell::new(Vec::new()));

@@ -7,6 +7,7 @@
 mod calls;
 mod curves;
 pub mod published;
+pub mod requester;
 mod verbs;
 
 pub use curves::{CURVES, Curve};

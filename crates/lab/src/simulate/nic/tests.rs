@@ -112,3 +112,54 @@ fn timestamps_cost_a_call_and_calls_for_many_cost_hardly_more() {
     assert!((two.rate_mops / one.rate_mops - 2.0).abs() < 0.1, "cores add up");
     assert!((sixteen.rate_mops / one.rate_mops - 16.0).abs() < 0.5, "sixteen a call");
 }
+
+/// The acceptance of the requester's model: one set of constants for all rows that the model expresses.
+#[test]
+fn each_published_row_of_the_requester_is_within_15_percent_and_nine_of_ten_within_8() {
+    let profile = profile(requester::PROFILE);
+    let fitted: Vec<_> = requester::ROWS.iter().filter(|row| row.way.is_fitted()).collect();
+    assert_eq!((requester::ROWS.len(), fitted.len()), (292, 192));
+    let mut close = 0;
+    for row in &fitted {
+        let ratio = requester::compare(&profile, **row).expect("a shape").ratio().expect("a model");
+        assert!((ratio - 1.0).abs() <= 0.15, "{row:?}: {ratio}");
+        close += usize::from((ratio - 1.0).abs() <= 0.08);
+    }
+    assert!(close * 10 >= fitted.len() * 9, "{close} of {} within 8 %", fitted.len());
+}
+
+/// A point of the requester: threads with a register each, which post as the published rows do.
+fn alone(verb: VerbKind, threads: u16, depth: u16) -> Point {
+    let posting = Loop::RingEachAlone;
+    Point::Verbs(Verbs { verb, clients: 1, threads, depth, payload_bytes: 8, posting })
+}
+
+/// Little's law at 20 points, below and beyond the NIC's transmit rate and its work queue.
+#[test]
+fn outstanding_verbs_are_the_rate_times_the_latency() {
+    let profile = profile(requester::PROFILE);
+    for verb in [VerbKind::Read, VerbKind::Write] {
+        for (threads, depth) in [1, 12, 36, 60, 96].into_iter().flat_map(|it| [(it, 4), (it, 16)]) {
+            let Measurement { rate_mops, latency_us, .. } =
+                found(&profile, alone(verb, threads, depth));
+            let share = rate_mops * latency_us.mean / f64::from(threads * depth);
+            assert!((0.98..=1.02).contains(&share), "{verb:?} {threads} x {depth}: {share}");
+        }
+    }
+}
+
+/// Half of any cost of processors, NICs and links never costs throughput: a deterministic model can lose it by an
+/// unlucky beat of its queues.
+#[test]
+fn half_of_any_cost_loses_no_throughput() {
+    let profile = profile(requester::PROFILE);
+    let rate = |profile: &Profile| found(profile, alone(VerbKind::Read, 48, 8)).rate_mops;
+    let whole = rate(&profile);
+    let costs = profile.constants().into_iter().filter(|it| it.name.ends_with("_ns"));
+    for listed in costs.filter(|it| ["cpu", "nic", "link"].contains(&it.section)) {
+        let key = format!("{}.{}", listed.section, listed.name);
+        let half = profile.clone().with(&key, listed.constant.value / 2.0).expect("a value");
+        let half = rate(&half);
+        assert!(half >= 0.98 * whole, "half of {key}: {half} instead of {whole}");
+    }
+}

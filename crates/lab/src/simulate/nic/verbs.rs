@@ -9,7 +9,7 @@ use tarn_fabric::backend::Detached;
 use tarn_fabric::port::Port;
 use tarn_fabric::round::{Round, VerbKind};
 use tarn_sim::config::ConfigError;
-use tarn_sim::profile::Profile;
+use tarn_sim::profile::{Doorbells, Profile};
 use tarn_sim::scheduler::Scheduler;
 
 /// The number of different addresses that the verbs access.
@@ -69,7 +69,7 @@ pub(super) fn run(profile: &Profile, verbs: Verbs) -> Result<Found, ConfigError>
     let alone = verbs.posting == Loop::RingEachAlone;
     let fabric = match alone {
         false => fabric(profile, verbs.clients)?,
-        true => fabric(&with_registers(profile, verbs.threads), verbs.clients)?,
+        true => fabric(&with_own_registers(profile), verbs.clients)?,
     };
     let watch = Watch::new();
     let mut scheduler = Scheduler::new(&fabric);
@@ -94,8 +94,8 @@ pub(super) fn run(profile: &Profile, verbs: Verbs) -> Result<Found, ConfigError>
 }
 
 /// Returns the hardware profile with a doorbell register for each thread.
-fn with_registers(profile: &Profile, threads: u16) -> Profile {
+fn with_own_registers(profile: &Profile) -> Profile {
     let mut profile = profile.clone();
-    profile.cpu.doorbell_registers.value = f64::from(threads);
+    profile.form.doorbells.value = Doorbells::OneAThread;
     profile
 }
