@@ -3,7 +3,7 @@
 //! Invariant: a register accepts one ring at a time, in the order in which threads ask for it. A lock
 //! protects each register that several threads use. The cost of a ring depends on the other threads
 //! that wait for the register at this moment, and not on the threads that could use it: a shared
-//! register that nobody else wants costs no more than a register of one's own.
+//! register costs no more than a private register while only one thread uses it.
 //!
 //! Source: Ren et al., "Scaling up memory disaggregated applications with SMART", ASPLOS 2024: the stock
 //! driver gives each context sixteen registers, and gives these registers to queue pairs in the order
@@ -30,7 +30,7 @@ pub(crate) struct DoorbellCosts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ringer {
     pub(crate) thread: u32,
-    /// As [`crate::threads::Thread::slowness`].
+    /// How long the thread's work takes, in units of 1 / [`SPEED`] of the time on a core of its own.
     pub(crate) slowness: u64,
     /// The extra time of a ring because the thread's core is far from the NIC.
     pub(crate) far_ps: u64,
