@@ -7,7 +7,7 @@ use crate::cluster::OpenError;
 use crate::memory::machine_bytes;
 use std::fmt;
 use tarn_engine::site::Context;
-use tarn_store::ids::{Explanation, Failure, TxnId, UsageError};
+use tarn_store::ids::{AbortReason, Explanation, Failure, TxnId, UsageError};
 
 /// The reason why an operation failed.
 ///
@@ -53,14 +53,14 @@ impl Error {
         Error::explained(failure, || cx.explanation(failure))
     }
 
-    /// Returns the error of a failure with its explanation. An abort has none.
+    /// Returns the error of a failure with its explanation. An abort has none, except for a violated unique index.
     #[cold]
     pub(crate) fn explained(
         failure: Failure,
         explanation: impl FnOnce() -> Option<Explanation>,
     ) -> Error {
         let explanation = match failure {
-            Failure::Abort(_) => None,
+            Failure::Abort(reason) if reason != AbortReason::UniqueViolation => None,
             _ => explanation(),
         };
         if failure == Failure::OutOfMemory {
@@ -83,6 +83,31 @@ impl Error {
     /// Whether the call did not end before its deadline.
     pub fn is_deadline(&self) -> bool {
         self.failure() == Some(Failure::DeadlineExceeded)
+    }
+
+    /// Returns the names of the table and of its unique index, if a row would have had the same fields there as another
+    /// row. Unique indexes are checked at the commit, after the body: match this on the error of
+    /// [`Session::run`](crate::Session::run).
+    ///
+    /// ```
+    /// # #[derive(tarn::Row)]
+    /// # #[row(table = "users", key(id), unique(by_mail(mail)))]
+    /// # struct User { id: u64, mail: tarn::Text<40> }
+    /// # use tarn::{Tarn, Text};
+    /// let tarn = Tarn::embedded().table::<User>(100).open()?;
+    /// let users = tarn.table::<User>()?;
+    /// let mail = Text::new("ada@example.org")?;
+    /// let both = [1, 2].map(|id| User { id, mail });
+    /// let ended = tarn.session()?.run(async |tx| users.put_many(tx, &both).await);
+    /// let error = ended.expect_err("the mail is taken");
+    /// assert_eq!(error.violated_index(), Some(("users", "by_mail")));
+    /// # Ok::<(), tarn::Error>(())
+    /// ```
+    pub fn violated_index(&self) -> Option<(&str, &str)> {
+        match self.explanation() {
+            Some(Explanation::Duplicate { table, index }) => Some((table, index)),
+            _ => None,
+        }
     }
 
     /// Returns the transaction to pass to [`Session::resolve`](crate::Session::resolve), if its outcome is unknown.

@@ -293,7 +293,8 @@ impl<R: Row> Table<R> {
         Ok(before)
     }
 
-    /// Adds one row if there is none under its key, in one fetch. Returns whether the row was added.
+    /// Adds one row if there is none under its key, in one fetch. Returns whether the row was added. Unique indexes are
+    /// checked later, at the commit ([`Error::violated_index`]).
     ///
     /// # Errors
     /// The same errors as [`Transaction::fetch`].

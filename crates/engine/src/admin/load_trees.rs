@@ -10,7 +10,7 @@ use crate::site::Context;
 use crate::steps::trees;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
-use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::ids::Failure;
 use tarn_store::index::btree::build::{Level, nodes_of, sort};
 use tarn_store::index::btree::edit::NodeMut;
 use tarn_store::layout::index_plan::Index;
@@ -46,7 +46,7 @@ async fn build_tree(cx: &Context, index: &Index, mut run: Run) -> Result<(), Fai
     let mut before = None;
     for slot in run.chunks_exact(slot_bytes) {
         if before == Some(&slot[..key_bytes]) {
-            return Err(AbortReason::UniqueViolation.into());
+            return Err(cx.duplicate(index));
         }
         before = Some(&slot[..key_bytes]);
     }

@@ -45,6 +45,7 @@ use tarn_store::index::btree::cache::TreeCache;
 use tarn_store::index::btree::work::TreeWorks;
 use tarn_store::index::growth::Growth;
 use tarn_store::index::hash::LookupContext;
+use tarn_store::layout::index_plan::Index;
 use tarn_store::memory::address_cache::AddressCache;
 use tarn_store::memory::heap::Heap;
 use tarn_store::memory::record_gc::RecordGc;
@@ -217,6 +218,13 @@ impl Context {
         let failure = explanation.failure();
         *self.explanation.borrow_mut() = Some(explanation);
         failure
+    }
+
+    /// Returns the abort of a transaction that would give two records the same key in a unique index.
+    #[cold]
+    pub(crate) fn duplicate(&self, index: &Index) -> Failure {
+        let table = self.database().catalog.table(index.table).schema.name.clone();
+        self.explain(Explanation::Duplicate { table, index: index.schema.name.clone() })
     }
 
     /// Deletes an explanation that an earlier transaction has left in [`Context::explanation`]. A caller calls this

@@ -217,6 +217,13 @@ pub enum Explanation {
         /// The work during which the deadline passed, and the reason of the last abort.
         waited: String,
     },
+    /// Two rows have the same fields in a unique index.
+    Duplicate {
+        /// The name of the table.
+        table: String,
+        /// The name of the table's index.
+        index: String,
+    },
     /// The caller gave a value that cannot be used.
     Usage(UsageError),
 }
@@ -236,6 +243,7 @@ impl Explanation {
             Explanation::Fabric(_) => Failure::Fabric,
             Explanation::OutOfMemory { .. } => Failure::OutOfMemory,
             Explanation::DeadlineExceeded { .. } => Failure::DeadlineExceeded,
+            Explanation::Duplicate { .. } => Failure::Abort(AbortReason::UniqueViolation),
             Explanation::Usage(_) | Explanation::NoLongerKnown(_) => Failure::Usage,
         }
     }
@@ -257,6 +265,11 @@ impl fmt::Display for Explanation {
             Explanation::DeadlineExceeded { tries, waited } => {
                 write!(f, "the deadline passed after {tries} tries, {waited}")
             }
+            Explanation::Duplicate { table, index } => write!(
+                f,
+                "two rows of {table} have the same fields in the unique index {index}; a write \
+                 that would make them was rolled back"
+            ),
             Explanation::Usage(error) => write!(f, "{error}"),
         }
     }

@@ -331,7 +331,7 @@ fn apply_to(
             slot == key
         });
         if known.is_some() || added {
-            return Err(AbortReason::UniqueViolation.into());
+            return Err(cx.duplicate(index));
         }
         let Some((slot, stray)) = shape.place(0, key, bitmap | old) else {
             note_full(txn, index, (at, changes), (&change, adds));
