@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use tarn_engine::cluster::lease::LeasePolicy;
 use tarn_engine::cluster::membership::EmbeddedMembership;
-use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::services::ServiceOptions;
 use tarn_engine::site::{ComputeNode, Context, Database};
 use tarn_fabric::address::{Address, GroupId, NodeSlot};
@@ -28,16 +28,27 @@ use tarn_store::schema::TableSchema;
 /// The greatest number of version tables that a compute node may cache.
 pub const VERSION_CACHE_MAX: usize = 1 << 24;
 
-/// The number of bytes that a superblock uses for MAGIC, the plan's stamp, and the names of protocol and layout.
+/// The number of bytes that a superblock uses for MAGIC, the plan's stamp, and the names of protocol and layout. The
+/// words of timestamps are in the next cache line ([`tarn_engine::requests::timestamp::pool_word`]).
 const SUPERBLOCK_USED: usize = 64;
 /// The first word of a superblock. The version number in MAGIC increases when the meaning of the other words changes.
 /// In version 2 these words contain names instead of hashes.
-const MAGIC: &[u8; 8] = b"TARNDB02";
+const MAGIC: &[u8; 8] = b"TARNDB03";
 const STAMP_AT: usize = 8;
 const PROTOCOL_AT: usize = 16;
-const LAYOUT_AT: usize = 32;
+const LAYOUT_AT: usize = 40;
 
 const _: () = assert!(MAGIC.len() <= STAMP_AT && SUPERBLOCK_USED as u64 <= SUPERBLOCK_BYTES);
+const _: () = {
+    let mut at = 0;
+    while at < ALL.len() {
+        assert!(
+            ALL[at].name.len() <= LAYOUT_AT - PROTOCOL_AT,
+            "the name of each protocol has room"
+        );
+        at += 1;
+    }
+};
 
 /// The configuration of an embedded cluster.
 ///
@@ -380,13 +391,8 @@ fn superblock_at(group: usize) -> Address {
 /// Returns the bytes of a memory node's superblock; see [`SUPERBLOCK_USED`].
 ///
 /// # Panics
-/// If a name is too long. A name that is too long is a bug of the protocol.
+/// If the layout's name is too long, which is a bug of the protocol.
 fn superblock(stamp: u64, protocol: &str, layout: &str) -> [u8; SUPERBLOCK_USED] {
-    assert!(
-        protocol.len() <= LAYOUT_AT - PROTOCOL_AT,
-        "the protocol's name {protocol} is too \
-                                                        long"
-    );
     assert!(layout.len() <= SUPERBLOCK_USED - LAYOUT_AT, "the layout's name {layout} is too long");
     let mut bytes = [0; SUPERBLOCK_USED];
     let mut set = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);

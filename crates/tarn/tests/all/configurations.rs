@@ -9,7 +9,8 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn::cluster::{Cluster, ClusterConfig};
-use tarn_engine::protocol::ALL;
+use tarn::{Row, Tarn};
+use tarn_engine::protocol::{ALL, names};
 use tarn_engine::recovery::reconfigure::{self, Terms};
 use tarn_engine::requests::serve;
 use tarn_engine::requests::timestamp::pool_word;
@@ -221,4 +222,25 @@ fn readers_beside_a_dropped_change_see_whole_transactions() {
         assert!([[Some(1); 2], [Some(50); 2]].contains(&read), "{what}: {read:?}");
         assert_eq!(written, Some(Ok(())), "{what}");
     });
+}
+
+#[derive(Row)]
+#[row(table = "words", key(id))]
+struct Word {
+    id: u64,
+    text: [u8; 8],
+}
+
+/// A superblock has room for the name of each protocol and each of its forms.
+#[test]
+fn every_name_of_a_protocol_opens_a_database() -> Result<(), tarn::Error> {
+    for name in names() {
+        let tarn = Tarn::embedded().table::<Word>(10).protocol(name, "corrected").open()?;
+        let words = tarn.table::<Word>()?;
+        let mut session = tarn.session()?;
+        session.run(async |tx| words.put(tx, &Word { id: 1, text: *b"tarn    " }).await)?;
+        let found = session.run(async |tx| words.find(tx, 1).await)?;
+        assert_eq!(found.map(|word| (word.id, word.text)), Some((1, *b"tarn    ")), "{name}");
+    }
+    Ok(())
 }
