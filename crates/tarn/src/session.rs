@@ -21,7 +21,12 @@ use tarn_engine::transaction::working_set::Intent;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
 
-/// Runs transactions; see [`Tarn::session`].
+/// Runs transactions; see [`Tarn::session`]. Tasks of tokio's `spawn`, and other tasks that move between threads, use
+/// [`Workers`](crate::Workers) instead.
+///
+/// A body is an async closure, `async |tx| { ... }`. The compiler refuses a closure that returns an async block,
+/// `|tx| async move { ... }`, as "not general enough". The body may run several times, so it borrows or clones what it
+/// captures.
 ///
 /// # Threads and executors
 /// A session belongs to the thread that created it. The session's [`Transaction`]s and their futures also belong to

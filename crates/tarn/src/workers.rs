@@ -25,7 +25,8 @@ type Job = Box<dyn FnOnce(&mut Session) + Send>;
 /// executor can use it, and so can threads without an executor ([`Workers::run_blocking`]).
 ///
 /// A body moves to a thread of the workers. There it runs as in [`Session::run`], as often as its transaction is tried.
-/// So a body is `Send` and `'static`; the transaction and the futures in the body need not be. While a body awaits, its
+/// So a body borrows or clones what it has captured, and consumes nothing.
+/// A body is `Send` and `'static`; the transaction and the futures in the body need not be. While a body awaits, its
 /// thread runs no other body. A body that awaits something slow, or another transaction of the same workers, delays all
 /// tasks, or stops them for ever.
 ///

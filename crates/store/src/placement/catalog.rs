@@ -422,7 +422,11 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
         schema.validate()?;
         options.layout.validate_schema(schema)?;
         if schemas[..index].iter().any(|other| other.name == schema.name) {
-            return refuse("table name", schema.name.clone(), "unique names".into());
+            return refuse(
+                "table name",
+                schema.name.clone(),
+                "each name once, and each table declared once".into(),
+            );
         }
     }
     if schemas.is_empty() || schemas.len() > usize::from(u16::MAX) {

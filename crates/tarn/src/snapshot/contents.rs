@@ -238,7 +238,10 @@ fn read_into(
     end: u64,
 ) -> Result<(), Error> {
     if at + bytes as u64 > end {
-        let reason = format!("a part of {bytes} bytes does not end before byte {end}");
+        let reason = match end {
+            0 => "the file is empty".to_owned(),
+            _ => format!("a part of {bytes} bytes does not end before byte {end}"),
+        };
         return Err(SnapshotError::damaged(path, at, reason));
     }
     buffer.resize(bytes, 0);
