@@ -2,9 +2,8 @@
 //! other in ways that coroutines of one thread cannot (torn reads, locks taken between two verbs of a
 //! batch).
 
-use crate::common::{Cluster, Shape, all_ok, scaled_down, small};
+use crate::common::{Cluster, Shape, all_ok, protocols_in_turn, scaled_down, small};
 use tarn_engine::cluster::info::ProtocolInfo;
-use tarn_engine::protocol::ALL;
 use tarn_store::ids::UsageError;
 use tarn_workloads::{NAMES, Workload, with_workload};
 
@@ -38,15 +37,13 @@ fn share_of(transactions: usize, protocol: &ProtocolInfo) -> usize {
 
 #[test]
 fn every_profile_survives_threads() -> Result<(), UsageError> {
-    for protocol in ALL {
-        for replicas in [1, 3] {
+    for (turn, &name) in NAMES.iter().enumerate() {
+        for (protocol, replicas) in protocols_in_turn(turn) {
             let shape = Shape::new(protocol.name, replicas);
-            for &name in NAMES {
-                with_workload!(name, W => for (profile, records) in scaled_down::<W>(20) {
-                    let transactions = share_of(TRANSACTIONS, protocol);
-                    survives_threads::<W>(profile, records, transactions, shape);
-                })?;
-            }
+            with_workload!(name, W => for (profile, records) in scaled_down::<W>(20) {
+                let transactions = share_of(TRANSACTIONS, protocol);
+                survives_threads::<W>(profile, records, transactions, shape);
+            })?;
         }
     }
     Ok(())
@@ -56,18 +53,15 @@ fn every_profile_survives_threads() -> Result<(), UsageError> {
 /// get chains of overflow blocks.
 #[test]
 fn long_chains_survive_threads() {
-    for protocol in ALL {
-        for replicas in [1, 3] {
+    for (turn, subscribers) in [3, 40].into_iter().enumerate() {
+        for (protocol, replicas) in protocols_in_turn(turn) {
             let shape = Shape { slots_per_100_records: 50, ..Shape::new(protocol.name, replicas) };
-            for subscribers in [3, 40] {
-                let transactions = share_of(4000, protocol);
-                survives_threads::<tarn_workloads::tatp::Tatp>(
-                    "spec",
-                    subscribers,
-                    transactions,
-                    shape,
-                );
-            }
+            survives_threads::<tarn_workloads::tatp::Tatp>(
+                "spec",
+                subscribers,
+                share_of(4000, protocol),
+                shape,
+            );
         }
     }
 }

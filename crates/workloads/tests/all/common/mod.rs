@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_engine::admin::inspect::{Audit, audit};
 use tarn_engine::admin::load::{Loader, Part};
+use tarn_engine::cluster::info::ProtocolInfo;
 use tarn_engine::cluster::membership::{EmbeddedMembership, Membership};
-use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::requests::serve;
 use tarn_engine::services::{ServiceOptions, Transport};
 use tarn_engine::session::coordinator::{Coordinator, Retry};
@@ -425,6 +426,12 @@ pub fn scaled_down<W: Workload>(records: u64) -> Vec<(&'static str, u64)> {
         "tpcc" => vec![("tiny", 2)],
         _ => W::PROFILES.iter().map(|profile| (profile.name, records)).collect(),
     }
+}
+
+/// Returns each protocol with a number of replicas: 1 and 3 in turn. `turn` says which number comes first, so a test
+/// that calls this function with two turns runs every protocol with both numbers.
+pub fn protocols_in_turn(turn: usize) -> impl Iterator<Item = (&'static ProtocolInfo, usize)> {
+    ALL.iter().zip(turn..).map(|(protocol, turn)| (protocol, [1, 3][turn % 2]))
 }
 
 /// Returns whether all invariants hold.
