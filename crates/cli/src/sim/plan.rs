@@ -4,13 +4,16 @@
 //! and the allowed range.
 
 use super::Settings;
+use super::settings::{Caches, OnAbort};
 use crate::bench::{cluster, within};
 use crate::scenario;
 use crate::scenario::Routing;
 use std::path::PathBuf;
 use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::session::coordinator::Retry;
 use tarn_lab::simulate::run::Plan;
 use tarn_lab::simulate::stamps::Source;
+use tarn_lab::simulate::warmth::Warmth;
 use tarn_lab::simulate::{COORDINATORS_MAX, COROUTINES_MAX, Config};
 use tarn_sim::profile::Profile;
 use tarn_store::ids::{SLOTS_MAX, THREADS_MAX, UsageError};
@@ -62,11 +65,21 @@ pub fn plan(settings: &Settings, verify: &Verify, profile: Profile) -> Result<Pl
     Ok(Plan {
         config,
         routed,
+        warmth: (settings.caches == Some(Caches::Warm)).then_some(Warmth::ALL),
+        retry: retry(settings.on_abort),
         virtual_ms,
         verify_ms,
         verify_transactions_max: VERIFIED_MAX,
         history: verify.history.clone(),
     })
+}
+
+/// Returns the rule by which transactions are retried.
+fn retry(on_abort: Option<OnAbort>) -> Retry {
+    match on_abort {
+        Some(OnAbort::Drop) => Retry { tries_max: 1, ..Retry::PATIENT },
+        Some(OnAbort::Retry) | None => Retry::PATIENT,
+    }
 }
 
 fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {

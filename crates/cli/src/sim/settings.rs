@@ -30,6 +30,24 @@ impl From<Timestamps> for Source {
     }
 }
 
+/// The values of `--caches`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Caches {
+    /// No thread knows an address when the run begins.
+    Cold,
+    /// The threads of each node know the addresses of all records when the run begins, and share them.
+    Warm,
+}
+
+/// The values of `--on-abort`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum OnAbort {
+    /// The coordinator tries the transaction again until it commits.
+    Retry,
+    /// The coordinator drops the transaction and draws another one.
+    Drop,
+}
+
 /// The flags; `None` means the default.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Settings {
@@ -94,6 +112,14 @@ pub struct Settings {
     /// Number of addresses that each thread caches, so that an update can lock in its first round [default: 0]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub address_cache: Option<u64>,
+    /// Addresses that threads know when the run begins: none, or those of all records, which the threads of a node
+    /// then share in place of `--address-cache` [default: cold]
+    #[arg(long, value_name = "STATE")]
+    pub caches: Option<Caches>,
+    /// Action of a coordinator when a transaction is aborted: try it again, or drop it and draw another one [default:
+    /// retry]
+    #[arg(long, value_name = "ACTION")]
+    pub on_abort: Option<OnAbort>,
     /// Number of version tables that each compute node caches, of records whose locks it grants; 0 for none [default:
     /// 65536]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]

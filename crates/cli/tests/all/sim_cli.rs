@@ -42,8 +42,8 @@ fn bad_flags_end_in_one_line_with_the_allowed_values() {
         ("sim kvs --memory-nodes two", "error: --memory-nodes = two; ", "a whole number"),
         ("sim kvs --replicas 3 --memory-nodes 2", "error: --replicas = 3; allowed: ", "1 to 2"),
         ("sim kvs --replicas 0 --memory-nodes 2", "error: --replicas = 0; allowed: ", "1 to 2"),
-        ("sim kvs --threads 0", "error: --threads = 0; allowed: ", "1 to 64"),
-        ("sim kvs --threads 65", "error: --threads = 65; allowed: ", "1 to 64"),
+        ("sim kvs --threads 0", "error: --threads = 0; allowed: ", "1 to 128"),
+        ("sim kvs --threads 129", "error: --threads = 129; allowed: ", "1 to 128"),
         ("sim kvs --coordinators 0", "error: --coordinators = 0; allowed: ", "1 to 65536"),
         ("sim kvs --coordinators 65537", "error: --coordinators = 65537; ", "1 to 65536"),
         (

@@ -10,7 +10,7 @@ use tarn_store::ids::{OwnerTag, THREADS_MAX};
 
 struct Seen {
     /// One bit for each thread number in use.
-    taken: u64,
+    taken: ThreadSet,
     /// For each thread number, the last count of transactions.
     counts: [u64; THREADS_MAX],
 }
@@ -18,7 +18,10 @@ struct Seen {
 /// The thread numbers of a compute node; see the module's text.
 pub struct Threads(Mutex<Seen>);
 
-const _: () = assert!(THREADS_MAX == u64::BITS as usize);
+/// A set of a node's threads, with one bit for each thread.
+pub(crate) type ThreadSet = u128;
+
+const _: () = assert!(THREADS_MAX == ThreadSet::BITS as usize);
 
 impl Default for Threads {
     fn default() -> Threads {
@@ -36,7 +39,7 @@ impl Threads {
     pub fn reserve(&self) -> Option<u16> {
         let mut seen = self.seen();
         let number = seen.taken.trailing_ones();
-        let free = (number < u64::BITS).then_some(number as u16)?;
+        let free = (number < ThreadSet::BITS).then_some(number as u16)?;
         seen.taken |= 1 << free;
         Some(free)
     }

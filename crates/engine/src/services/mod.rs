@@ -17,6 +17,7 @@ pub mod shard_rule;
 pub mod timestamp;
 
 use crate::cluster::membership::{Membership, Standing};
+use crate::cluster::threads::ThreadSet;
 use crate::services::lock::grants::Grants;
 use crate::services::lock::name::LockName;
 use crate::services::lock::table::{Bits, LOCK_TABLE_BYTES_DEFAULT, LockTable};
@@ -150,10 +151,10 @@ pub type WriteHook = Box<dyn Fn(LockName) + Send + Sync>;
 /// The threads of a node that have declared that they rely on no locks of a dead node.
 #[derive(Default, Debug)]
 struct Lost {
-    /// For each dead node, one bit for each thread that relies on none of its locks.
-    acked: BTreeMap<NodeId, u64>,
-    /// The threads that exist, one bit for each thread.
-    present: u64,
+    /// For each dead node, the threads that rely on none of its locks.
+    acked: BTreeMap<NodeId, ThreadSet>,
+    /// The threads that exist.
+    present: ThreadSet,
 }
 
 /// A compute node's services; see the module's text. The structure has cache lines of its own. The reference counts
@@ -180,8 +181,8 @@ pub struct NodeServices {
     looked_after: AtomicU64,
     pub(crate) drains: Drains,
     load: Option<Load>,
-    /// The threads whose service is running, one bit for each thread.
-    running: AtomicU64,
+    /// The threads whose service is running.
+    running: Mutex<ThreadSet>,
     on_write: OnceLock<WriteHook>,
 }
 
@@ -223,7 +224,7 @@ impl NodeServices {
             looked_after: AtomicU64::new(0),
             drains: Drains::default(),
             load: options.counts_load.then(Load::default),
-            running: AtomicU64::new(0),
+            running: Mutex::default(),
             on_write: OnceLock::new(),
         })
     }
@@ -373,11 +374,15 @@ impl NodeServices {
     }
 
     pub(crate) fn start_running(&self, thread: u16) {
-        self.running.fetch_or(1 << thread, Ordering::AcqRel);
+        *self.running() |= 1 << thread;
     }
 
     pub(crate) fn stop_running(&self, thread: u16) {
-        self.running.fetch_and(!(1 << thread), Ordering::AcqRel);
+        *self.running() &= !(1 << thread);
+    }
+
+    fn running(&self) -> MutexGuard<'_, ThreadSet> {
+        self.running.lock().expect("no panic under this lock")
     }
 }
 
@@ -426,6 +431,6 @@ impl Directory {
 
     /// Whether any thread of a member may still request locks.
     pub(crate) fn is_any_running(&self) -> bool {
-        self.members().iter().any(|services| services.running.load(Ordering::Acquire) != 0)
+        self.members().iter().any(|services| *services.running() != 0)
     }
 }

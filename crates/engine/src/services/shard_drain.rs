@@ -7,6 +7,7 @@
 //! ended. So a node first closes a shard and then requests the drain. The node then waits for all transactions that
 //! may have seen the shard open. This mechanism makes no lock more expensive.
 
+use crate::cluster::threads::ThreadSet;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_store::ids::THREADS_MAX;
@@ -30,8 +31,8 @@ impl Drains {
         self.wanted.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Whether these threads (one bit for each thread) have answered the request.
-    pub(crate) fn is_done(&self, wanted: u64, threads: u64) -> bool {
+    /// Whether these threads have answered the request.
+    pub(crate) fn is_done(&self, wanted: u64, threads: ThreadSet) -> bool {
         let of = |thread: usize| self.done[thread].load(Ordering::Acquire) >= wanted;
         (0..THREADS_MAX).filter(|thread| threads >> thread & 1 == 1).all(of)
     }

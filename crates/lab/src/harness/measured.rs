@@ -24,8 +24,12 @@ pub struct Measured {
     pub seconds: f64,
     /// The number of committed transactions per second.
     pub throughput_per_s: f64,
+    /// The number of tries per second, committed and aborted.
+    pub attempts_per_s: f64,
     /// The latencies of the transactions that were timed: only a sample is timed.
     pub latency_us: Latency,
+    /// The transactions that were dropped, because all their tries were aborted.
+    pub dropped: Dropped,
     /// The number of aborted tries by reason; the reason `user` is the transaction's own decision.
     pub aborts: BTreeMap<&'static str, u64>,
     /// The reason for which the workload's own transactions abort themselves, in words for the
@@ -43,6 +47,8 @@ pub struct Measured {
 /// Latencies in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Latency {
+    /// The mean latency.
+    pub mean: f64,
     /// The median latency.
     pub p50: f64,
     /// The 99th percentile: one latency in a hundred is longer.
@@ -51,6 +57,16 @@ pub struct Latency {
     pub p999: f64,
     /// The number of transactions that were timed.
     pub samples: u64,
+}
+
+/// The transactions whose tries were all aborted.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Dropped {
+    /// The number of these transactions.
+    pub transactions: u64,
+    /// The mean time from the beginning of such a transaction until it was dropped, in microseconds; 0 if none was
+    /// timed.
+    pub mean_us: f64,
 }
 
 /// Averages per committed transaction.
@@ -79,11 +95,17 @@ impl Measured {
             committed: tally.committed,
             seconds: phase.seconds,
             throughput_per_s: tally.committed as f64 / phase.seconds.max(1e-9),
+            attempts_per_s: (tally.committed + tally.aborted()) as f64 / phase.seconds.max(1e-9),
             latency_us: Latency {
+                mean: phase.latency_ns.mean() / 1e3,
                 p50: quantile(0.5),
                 p99: quantile(0.99),
                 p999: quantile(0.999),
                 samples: phase.latency_ns.len(),
+            },
+            dropped: Dropped {
+                transactions: phase.given_up,
+                mean_us: phase.dropped_ns.mean() / 1e3,
             },
             aborts: reasons.map(|&why| (why.name(), tally.aborts[why as usize])).collect(),
             gives_up: W::GIVES_UP,
@@ -117,6 +139,10 @@ impl Measured {
         let reasons = parts(&conflicts, |count| count.to_string());
         let rate = self.conflict_rate * 100.0;
         row!(f, "aborted tries" => "{reasons}; conflicts {rate:.3} % of tries")?;
+        let Dropped { transactions, mean_us } = self.dropped;
+        if transactions != 0 {
+            row!(f, "dropped" => "{transactions} transactions after an abort, mean {mean_us:.2} µs")?;
+        }
         if own == 0 {
             return Ok(());
         }
@@ -129,11 +155,12 @@ impl Measured {
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         row!(f, "throughput" =>
-            "{:.3} M transactions/s ({} committed in {})",
-            self.throughput_per_s / 1e6, self.committed, length(self.seconds))?;
-        let Latency { p50, p99, p999, samples } = self.latency_us;
+            "{:.3} M transactions/s ({} committed in {}), {:.3} M attempts/s",
+            self.throughput_per_s / 1e6, self.committed, length(self.seconds),
+            self.attempts_per_s / 1e6)?;
+        let Latency { mean, p50, p99, p999, samples } = self.latency_us;
         row!(f, "latency" =>
-            "p50 {p50:.2} µs, p99 {p99:.2} µs, p99.9 {p999:.2} µs ({samples} samples)")?;
+            "mean {mean:.2} µs, p50 {p50:.2} µs, p99 {p99:.2} µs, p99.9 {p999:.2} µs ({samples} samples)")?;
         let ended = self.mix_run.values().sum::<u64>().max(1) as f64;
         let share = |count: u64| format!("{:.1} %", count as f64 * 100.0 / ended);
         row(f, "mix run", parts(&self.mix_run, share))?;

@@ -61,6 +61,8 @@ pub struct Phase {
     pub given_up: u64,
     /// Sampled latencies in nanoseconds.
     pub latency_ns: Histogram<u64>,
+    /// Sampled times, in nanoseconds, until transactions were dropped because all their tries were aborted.
+    pub dropped_ns: Histogram<u64>,
     /// The recorded transactions.
     pub history: Vec<RecordedTxn>,
     /// The failures of transactions that no retry could overcome, and transactions that never ended.
@@ -77,6 +79,7 @@ impl Phase {
             mix: vec![0; kinds],
             given_up: 0,
             latency_ns: histogram(),
+            dropped_ns: histogram(),
             history: Vec::new(),
             failures: Vec::new(),
         }
@@ -90,6 +93,7 @@ impl Phase {
         self.mix.iter_mut().zip(other.mix).for_each(|(mine, theirs)| *mine += theirs);
         self.given_up += other.given_up;
         self.latency_ns.add(other.latency_ns).expect("the same range");
+        self.dropped_ns.add(other.dropped_ns).expect("the same range");
         self.history.extend(other.history);
         self.failures.extend(other.failures);
     }
@@ -132,6 +136,7 @@ impl<T> WorkerShared<T> {
             mix: end.mix.iter().zip(&start.mix).map(|(end, start)| end - start).collect(),
             given_up: end.given_up - start.given_up,
             latency_ns: self.latency_ns.into_inner(),
+            dropped_ns: self.dropped_ns.into_inner(),
             history: left.history,
             failures: left.failures,
         };

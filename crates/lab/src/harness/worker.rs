@@ -127,6 +127,10 @@ pub(crate) async fn coroutine<W: Workload>(
                 // The coordinator has used all its tries for this transaction, so the next
                 // transaction is drawn.
                 seat.desk.given_up.set(seat.desk.given_up.get() + 1);
+                if let Some(start) = start {
+                    let taken = seat.coordinator.context().port.now() - start;
+                    seat.desk.dropped_ns.borrow_mut().saturating_record(taken.0);
+                }
                 continue;
             }
             let text = explained(seat.coordinator.context(), failure);
@@ -197,6 +201,8 @@ pub(crate) struct WorkerShared<T> {
     /// The number of transactions that were aborted in all tries that their coordinator makes.
     given_up: Cell<u64>,
     pub(crate) latency_ns: RefCell<Histogram<u64>>,
+    /// The latencies of transactions that were aborted in all tries.
+    pub(crate) dropped_ns: RefCell<Histogram<u64>>,
     pub(crate) left: RefCell<Left<T>>,
     /// Out of this number of transactions, the coroutines measure the latency of one.
     timed_one_in: u64,
@@ -212,6 +218,7 @@ impl<T> WorkerShared<T> {
             mix: vec![Cell::new(0); kinds],
             given_up: Cell::new(0),
             latency_ns: RefCell::new(histogram()),
+            dropped_ns: RefCell::new(histogram()),
             left: RefCell::new(left),
             timed_one_in,
             patience,

@@ -253,7 +253,7 @@ pub(super) mod tests {
 
     /// Makes a series with these throughputs, for tests.
     pub fn series(throughputs: &[(usize, f64)]) -> Series {
-        let latency_us = Latency { p50: 1.0, p99: 2.0, p999: 3.0, samples: 1 };
+        let latency_us = Latency { mean: 1.1, p50: 1.0, p99: 2.0, p999: 3.0, samples: 1 };
         let points = throughputs.iter().map(|&(coordinators, throughput_per_s)| Point {
             coordinators,
             threads: 1,

@@ -86,6 +86,9 @@ pub fn virtual_ms(ms: f64) -> Nanos {
 }
 
 #[cfg(test)]
+mod laws_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

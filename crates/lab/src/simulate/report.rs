@@ -90,6 +90,10 @@ pub struct Chosen {
     pub slots_per_100_records: u32,
     /// The number of addresses that each thread caches.
     pub address_cache: usize,
+    /// `warm` if each node knows the addresses of all records when a phase begins, otherwise `cold`.
+    pub caches: &'static str,
+    /// `retry` if an aborted transaction is tried again, `drop` if its coordinator draws another one.
+    pub on_abort: &'static str,
     /// The source of timestamps, if the protocol uses timestamps.
     pub timestamps: Option<&'static str>,
     /// The rule that routes transactions to compute nodes, if the protocol's locks have shards.
@@ -240,6 +244,9 @@ impl SimReport {
             self.memory_bytes as f64 / f64::from(1 << 20), self.records)?;
         if let Some(source) = self.config.timestamps {
             row!(f, "timestamps" => "by {source}")?;
+        }
+        if self.config.caches == "warm" {
+            row(f, "caches", "warm: each node knows the addresses of all records")?;
         }
         match self.config.routing {
             Some("by-shard") => row(f, "routing", "by shard: clients draw, owners run")?,

@@ -6,6 +6,7 @@
 
 use super::driver::{Driver, SimPhase};
 use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
+use super::warmth::Warmth;
 use super::{Config, virtual_ms};
 use crate::harness::checks::{Checks, HistoryReport, guaranteed};
 use crate::harness::error::RunError;
@@ -18,6 +19,7 @@ use crate::harness::watch::Watch;
 use crate::machine;
 use std::path::PathBuf;
 use std::time::Instant;
+use tarn_engine::session::coordinator::Retry;
 use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
@@ -37,6 +39,23 @@ pub struct Plan {
     /// If true, clients draw the transactions, and the router sends each transaction to the owner of its first
     /// record's shard. The number of clients equals the number of coordinators.
     pub routed: bool,
+    /// The addresses that threads know when a phase begins; `None`: none.
+    pub warmth: Option<Warmth>,
+    /// The rule by which transactions are retried.
+    pub retry: Retry,
+}
+
+impl Plan {
+    /// Makes the cluster of this plan, without records.
+    ///
+    /// # Errors
+    /// The error names a value that cannot be used.
+    pub(crate) fn driver<W: Workload>(&self, workload: W) -> Result<Driver<W>, RunError> {
+        let mut driver = Driver::new(workload, &self.config)?;
+        driver.set_warmth(self.warmth)?;
+        driver.set_retry(self.retry);
+        Ok(driver)
+    }
 }
 
 /// Returns the length of the warm-up: a tenth of the measured phase, at least half a millisecond
@@ -61,7 +80,7 @@ where
     W: Workload,
 {
     let mut wall = Wall { machine: machine::describe(), ..Wall::default() };
-    let mut driver = Driver::new(workload, &plan.config)?;
+    let mut driver = plan.driver(workload)?;
     let is_unsafe = driver.cluster().database().protocol.unsafe_without().is_some();
     if let (true, Some(path)) = (is_unsafe, &plan.history) {
         let value = path.display().to_string();
@@ -177,6 +196,8 @@ fn chosen<W: Workload>(driver: &Driver<W>, plan: &Plan) -> Chosen {
         bucket: shape.options.bucket,
         slots_per_100_records: shape.options.slots_per_100_records,
         address_cache: shape.address_cache_entries,
+        caches: if plan.warmth.is_some() { "warm" } else { "cold" },
+        on_abort: if plan.retry.tries_max == 1 { "drop" } else { "retry" },
         timestamps: protocol.needs().timestamps.then_some(config.timestamps.name()),
         routing: protocol.needs().locks.then_some(if plan.routed { "by-shard" } else { "none" }),
         mix_profile: workload.profile().name,

@@ -53,6 +53,9 @@ pub struct Warmth {
 }
 
 impl Warmth {
+    /// Each node knows the addresses of all records.
+    pub const ALL: Warmth = Warmth { by_node: true, transactions_per_record: f64::INFINITY };
+
     fn knows_all(&self) -> bool {
         self.transactions_per_record.is_infinite()
     }

@@ -9,6 +9,7 @@ use crate::simulate::Config;
 use crate::simulate::run::run;
 use crate::simulate::stamps::Source;
 use tarn::cluster::ClusterConfig;
+use tarn_engine::session::coordinator::Retry;
 use tarn_sim::profile::Profile;
 use tarn_workloads::{Settings, Workload, kvs::Kvs, smallbank::SmallBank, ycsb::Ycsb};
 
@@ -31,6 +32,8 @@ fn both<W: Workload>(records: u64, replicas: usize) -> (u64, u64) {
         verify_transactions_max: 0,
         history: None,
         routed: false,
+        warmth: None,
+        retry: Retry::PATIENT,
     };
     let bytes = memory_bytes(&workload, &plan);
     let report = run(workload, &plan, &Silent).expect("a report");

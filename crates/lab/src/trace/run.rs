@@ -7,7 +7,7 @@ use super::recorder::Recorder;
 use super::{Shape, Trace, Wanted, places};
 use crate::harness::error::RunError;
 use crate::harness::watch::Watch;
-use crate::simulate::driver::{Driver, Length};
+use crate::simulate::driver::Length;
 use crate::simulate::run::{Plan, measured_length};
 use std::time::Instant;
 use tarn_store::ids::UsageError;
@@ -30,7 +30,7 @@ pub fn run<W: Workload>(
         let allowed = W::TRANSACTIONS.join(", ");
         return Err(UsageError { field: "procedure".into(), value: name.clone(), allowed }.into());
     }
-    let mut driver = Driver::new(workload, &plan.config)?;
+    let mut driver = plan.driver(workload)?;
     let start = Instant::now();
     let records = driver.load(&|done, all| watch.loading(done, all))?;
     watch.loaded(records, start.elapsed().as_secs_f64());

@@ -3,9 +3,9 @@
 //! Invariant: a tag is never zero. As long as a lock, a log entry or an unresolved outcome of a transaction remains,
 //! no other transaction has the same tag. A tag names the compute node's slot and incarnation, the thread, and a
 //! count of that thread's transactions. If another thread takes over the number of a thread, it continues the count
-//! (`threads` of the engine). The count starts again at 0 after 2^34 transactions. After so many transactions, every
+//! (`threads` of the engine). The count starts again at 0 after 2^33 transactions. After so many transactions, every
 //! coordinator of the thread has released the locks of its old transactions and overwritten their log entries. The
-//! only exception is a transaction in doubt that stayed unresolved during 2^34 later transactions. A caller must not
+//! only exception is a transaction in doubt that stayed unresolved during 2^33 later transactions. A caller must not
 //! resolve a transaction whose tag is so old.
 //!
 //! So if a transaction releases a word at its end, the tag in that word is enough to identify the transaction. The
@@ -16,15 +16,20 @@
 //! Motor's STAMP is a version and not a tag.
 //!
 //! ```text
-//! 63 62 | 61        52 | 51          40 | 39    34 | 33                    0
-//! mode  |  slot (10)   | incarnation 12 | thread 6 |        count (34)
+//! 63 62 | 61        52 | 51          40 | 39        34 | 33              | 32                 0
+//! mode  |  slot (10)   | incarnation 12 | thread 5..=0 | thread 6        |     count (33)
 //! ```
+//! The highest bit of the thread number lies below its other bits. So a tag of one of the first 64 threads is the
+//! same word as before nodes could have more threads.
 
 use std::fmt;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 
-const COUNT_BITS: u32 = 34;
-const THREAD_BITS: u32 = 6;
+const COUNT_BITS: u32 = 33;
+const THREAD_BITS: u32 = 7;
+/// The bits of the thread number above its highest bit.
+const THREAD_LOW_BITS: u32 = THREAD_BITS - 1;
+const THREAD_LOW: u64 = (1 << THREAD_LOW_BITS) - 1;
 const INCARNATION_BITS: u32 = 12;
 const SLOT_BITS: u32 = 10;
 const MODE_SHIFT: u32 = 62;
@@ -58,7 +63,9 @@ impl OwnerTag {
         assert!(usize::from(thread) < THREADS_MAX);
         assert!(count <= COUNT_MAX);
         let high = (u64::from(slot) << INCARNATION_BITS) | u64::from(incarnation);
-        OwnerTag((((high << THREAD_BITS) | u64::from(thread)) << COUNT_BITS) | count)
+        let thread = u64::from(thread);
+        let thread = (thread & THREAD_LOW) << 1 | thread >> THREAD_LOW_BITS;
+        OwnerTag((((high << THREAD_BITS) | thread) << COUNT_BITS) | count)
     }
 
     /// Returns the tag in the form in which a lock word stores it.
@@ -93,7 +100,8 @@ impl OwnerTag {
 
     /// Returns the number of the thread that created the tag, on its compute node.
     pub fn thread(self) -> u16 {
-        (self.0 >> COUNT_BITS) as u16 & (THREADS_MAX - 1) as u16
+        let thread = self.0 >> COUNT_BITS;
+        ((thread >> 1 & THREAD_LOW) | (thread & 1) << THREAD_LOW_BITS) as u16
     }
 
     /// The number of the transaction within its thread.
@@ -130,8 +138,10 @@ mod tests {
     #[test]
     fn fields_round_trip_and_the_count_ends() {
         let node = NodeId { slot: NodeSlot(1023), incarnation: Incarnation(4095) };
-        let tag = OwnerTag::new(node, 63, COUNT_MAX - 1);
-        assert_eq!((tag.node(), tag.thread(), tag.count()), (node, 63, COUNT_MAX - 1));
+        let tag = OwnerTag::new(node, 127, COUNT_MAX - 1);
+        assert_eq!((tag.node(), tag.thread(), tag.count()), (node, 127, COUNT_MAX - 1));
+        let threads = (0..THREADS_MAX as u16).map(|thread| OwnerTag::new(node, thread, 5));
+        assert!(threads.enumerate().all(|(at, tag)| (tag.thread().into(), tag.count()) == (at, 5)));
         assert!(tag.word() < 1 << MODE_SHIFT);
         let last = tag.next().expect("one left");
         assert_eq!(last.count(), COUNT_MAX);

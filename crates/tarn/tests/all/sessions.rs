@@ -176,7 +176,7 @@ fn the_builder_s_errors_name_its_own_methods() {
     }
 }
 
-/// Tests more sessions than one compute node has thread numbers. An incarnation has 64 thread numbers, which are used
+/// Tests more sessions than one compute node has thread numbers. An incarnation has 128 thread numbers, which are used
 /// again. The first node grants the locks, even after its sessions have ended.
 #[test]
 fn sessions_beyond_one_life_of_a_compute_node_lose_no_update() {
@@ -304,9 +304,9 @@ fn a_transaction_dropped_half_way_blocks_no_other_one() -> Result<(), Error> {
         let tarn = small().protocol(info.name, "corrected").retry(RETRY).open()?;
         let counters = tarn.table::<Counter>()?;
         // The sessions belong to more than one incarnation. The node of the first incarnation grants the locks.
-        let mut sessions = (0..70).map(|_| tarn.session()).collect::<Result<Vec<_>, _>>()?;
+        let mut sessions = (0..130).map(|_| tarn.session()).collect::<Result<Vec<_>, _>>()?;
         sessions[0].run(async |tx| counters.put(tx, &Counter { id: 1, seen: 0 }).await)?;
-        for at in [0, 69] {
+        for at in [0, 129] {
             let mut dropped = Box::pin(sessions[at].transact(async |tx| {
                 counters.update(tx, 1);
                 tx.fetch().await?;
@@ -315,7 +315,7 @@ fn a_transaction_dropped_half_way_blocks_no_other_one() -> Result<(), Error> {
             let mut waiting = std::task::Context::from_waker(std::task::Waker::noop());
             (0..100).for_each(|_| assert!(dropped.as_mut().poll(&mut waiting).is_pending()));
             drop(dropped);
-            let (before, mut other) = (at as u64 / 69 * 2, tarn.session()?);
+            let (before, mut other) = (at as u64 / 129 * 2, tarn.session()?);
             assert_eq!(block_on(count(&mut other, counters, 1))?, before + 1, "{}", info.name);
             assert_eq!(block_on(count(&mut sessions[at], counters, 1))?, before + 2);
         }

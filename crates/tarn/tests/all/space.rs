@@ -93,15 +93,15 @@ fn a_million_sessions_with_a_row_each_take_no_memory() -> Result<(), Error> {
     sessions(1_000_000)
 }
 
-/// Tests 70 sessions at the same time, of two compute nodes. Some sessions insert rows, and other sessions delete
+/// Tests 130 sessions at the same time, of two compute nodes. Some sessions insert rows, and other sessions delete
 /// these rows.
 #[test]
 fn sessions_of_several_compute_nodes_share_freed_memory() -> Result<(), Error> {
     for info in ALL {
         let tarn = open(info)?;
         let rows = tarn.table::<Large>()?;
-        let mut sessions = (0..70).map(|_| tarn.session()).collect::<Result<Vec<_>, _>>()?;
-        assert_ne!(sessions[0].context().node.id, sessions[69].context().node.id);
+        let mut sessions = (0..130).map(|_| tarn.session()).collect::<Result<Vec<_>, _>>()?;
+        assert_ne!(sessions[0].context().node.id, sessions[129].context().node.id);
         for turn in 0..200u64 {
             for (at, session) in sessions.iter_mut().enumerate().take(4) {
                 let key = turn * 100 + at as u64;

@@ -356,7 +356,7 @@ pub(super) async fn release(cx: &Context, left: &[Unsettled]) {
 mod tests {
     use super::*;
 
-    /// A thread uses the same tags again after 2^34 transactions, so the former bytes may contain the tag of the
+    /// A thread uses the same tags again after 2^33 transactions, so the former bytes may contain the tag of the
     /// present writer.
     #[test]
     fn an_older_version_belongs_to_no_transaction_despite_its_tag() {

@@ -11,10 +11,10 @@
 //! writer's transaction. (A reader of Spanner waits until the replica that it reads has passed the reader's time.)
 //!
 //! ```text
-//! 61                16 | 15      6 | 5     0
-//! ticks of 64 ns (46)  | slot (10) | thread 6        of the clock's latest, as it was taken
+//! 61                17 | 16      7 | 6     0
+//! ticks of 64 ns (45)  | slot (10) | thread 7        of the clock's latest, as it was taken
 //! ```
-//! A count of ticks in 46 bits lasts 52 days from the start of the fabric.
+//! A count of ticks in 45 bits lasts 26 days from the start of the fabric.
 
 use super::LastSeen;
 use std::cell::Cell;
@@ -24,7 +24,7 @@ use tarn_store::ids::{Explanation, SLOTS_MAX, THREADS_MAX, Timestamp};
 
 /// The length of a tick, in nanoseconds: the longest commit wait with an exact clock.
 const TICK_NS: u64 = 64;
-const TAKER_BITS: u32 = 16;
+const TAKER_BITS: u32 = 17;
 const TICKS_MAX: u64 = Timestamp::MAX.0 >> TAKER_BITS;
 
 const _: () = assert!(SLOTS_MAX * THREADS_MAX == 1 << TAKER_BITS);
@@ -52,7 +52,7 @@ impl ClockStamps {
         let known = seen.get().0 >> TAKER_BITS;
         let tick = tick(port.clock().latest).max(self.last.get() + 1).max(known + 1);
         if tick > TICKS_MAX {
-            let error = Explanation::usage("uptime_ns", tick * TICK_NS, "at most 2^52 (52 days)");
+            let error = Explanation::usage("uptime_ns", tick * TICK_NS, "at most 2^51 (26 days)");
             return Err(error);
         }
         self.last.set(tick);

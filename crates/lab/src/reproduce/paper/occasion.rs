@@ -23,6 +23,7 @@ use tarn::cluster::ClusterConfig;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::recovery::Pace;
 use tarn_engine::services::shard_rule::Terms;
+use tarn_engine::session::coordinator::Retry;
 use tarn_workloads::Workload;
 use tarn_workloads::smallbank::SmallBank;
 use tarn_workloads::tatp::Tatp;
@@ -189,6 +190,8 @@ impl Heating {
             verify_transactions_max: 0,
             history: None,
             routed: true,
+            warmth: None,
+            retry: Retry::PATIENT,
         };
         let hotspot = Hotspot {
             share_percent: HOT_SHARE_PERCENT,

@@ -73,7 +73,7 @@ pub fn run<W: Workload>(
 }
 
 fn loaded<W: Workload>(workload: W, it: &HotspotPlan) -> Result<Driver<W>, RunError> {
-    let mut driver = Driver::new(workload, &it.plan.config)?;
+    let mut driver = it.plan.driver(workload)?;
     driver.load(&|_, _| {})?;
     driver.set_clients(Some(it.clients));
     Ok(driver)
