@@ -64,6 +64,7 @@ pub struct Round {
     fence_next: bool,
     hot: bool,
     followed: bool,
+    rings_each: bool,
     /// A number that the backend sets while the round is in flight, with a meaning that the backend defines.
     pub ticket: u64,
 }
@@ -85,6 +86,7 @@ impl Round {
             fence_next: false,
             hot: false,
             followed: false,
+            rings_each: false,
             ticket: 0,
         }
     }
@@ -110,7 +112,7 @@ impl Round {
     /// it must still execute a round after the caller has its own round back.
     pub fn copy_from(&mut self, other: &Round) {
         self.verbs.clone_from(&other.verbs);
-        self.tally = other.tally;
+        (self.tally, self.rings_each) = (other.tally, other.rings_each);
         let lines = other.used_bytes.div_ceil(64);
         if self.lines.len() < lines {
             self.grow(other.used_bytes);
@@ -162,6 +164,24 @@ impl Round {
     #[inline]
     pub fn is_hot(&self) -> bool {
         self.hot
+    }
+
+    /// Sets whether the owner rings a doorbell for each verb, and not one doorbell for each memory node. The setting
+    /// lasts for all later rounds of this memory. It changes only the cost of a round, in backends that simulate it.
+    pub fn ring_each(&mut self, rings_each: bool) {
+        self.rings_each = rings_each;
+    }
+
+    /// Whether the owner rings a doorbell for each verb that has not joined an earlier one.
+    #[inline]
+    pub fn rings_each(&self) -> bool {
+        self.rings_each
+    }
+
+    /// Makes the verbs from number `from` on need no doorbells of their own: they travel with earlier verbs to their
+    /// nodes.
+    pub fn join_doorbells(&mut self, from: usize) {
+        self.verbs[from..].iter_mut().for_each(Verb::join);
     }
 
     /// Makes the next verb take effect after all earlier verbs of its batch to the same node.

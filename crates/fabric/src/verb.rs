@@ -48,6 +48,8 @@ impl Verb {
     /// A flag of a READ of one word: a coroutine polls the word, and has nothing to do while the word equals
     /// `expected`.
     pub const WATCHES: u8 = 4;
+    /// A flag: the verb needs no doorbell of its own ([`crate::round::Round::join_doorbells`]).
+    pub const JOINED: u8 = 8;
 
     #[inline(always)]
     pub(crate) fn new(
@@ -112,6 +114,11 @@ impl Verb {
     #[inline(always)]
     pub fn has(&self, flag: u8) -> bool {
         self.shape >> 56 & u64::from(flag) != 0
+    }
+
+    /// Adds the flag [`Verb::JOINED`].
+    pub(crate) fn join(&mut self) {
+        *self = self.with(Verb::JOINED);
     }
 
     #[inline(always)]

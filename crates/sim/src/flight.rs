@@ -11,7 +11,7 @@ use crate::effects::Placement;
 use crate::memory::{Memory, Place};
 use crate::prefetch::{prefetch, prefetch_range};
 use crate::slab::{Reused, Slab};
-use tarn_fabric::address::NodeSlot;
+use tarn_fabric::address::{LINE_BYTES, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb, VerbKind};
 
@@ -36,6 +36,8 @@ pub(crate) struct Batch {
     /// Only in random mode: whether all verbs of the batch have landed, or the remaining verbs will
     /// never land.
     pub(crate) is_done: bool,
+    /// The number of doorbells with which the requester posts the batch, without the first one.
+    pub(crate) more_rings: u8,
 }
 
 const _: () = assert!(size_of::<Batch>() == 32);
@@ -51,6 +53,7 @@ impl Batch {
             request_bytes: 0,
             node,
             is_done: false,
+            more_rings: 0,
         }
     }
 
@@ -289,6 +292,49 @@ impl Flight {
             place
         }));
         self.unanswered = batches.len;
+        if self.round.0.rings_each() {
+            self.count_rings();
+        }
+    }
+
+    /// Counts the doorbells of a requester that rings for each verb that has not joined an earlier one. A READ joins
+    /// an atomic or READ directly before it if both begin in the same line, as the lock and the READ of one record do.
+    #[cold]
+    fn count_rings(&mut self) {
+        let Flight { batches, round, .. } = self;
+        let verbs = round.0.verbs();
+        let line = |verb: &Verb| {
+            (verb.target.node(), verb.target.address().offset_bytes() / LINE_BYTES as u64)
+        };
+        for (at, verb) in verbs.iter().enumerate() {
+            let follows = verb.is(VerbKind::Read)
+                && at.checked_sub(1).is_some_and(|before| {
+                    !verbs[before].is(VerbKind::Write) && line(&verbs[before]) == line(verb)
+                });
+            if !(follows || verb.has(Verb::JOINED)) {
+                let batch = batches.of(verb.target.node());
+                batch.more_rings = batch.more_rings.saturating_add(1);
+            }
+        }
+        for index in 0..batches.len {
+            let batch = batches.get_mut(index);
+            batch.more_rings = batch.more_rings.saturating_sub(1);
+        }
+    }
+
+    /// Returns the number of completions that the requester's processor finds: one for each doorbell.
+    #[inline(always)]
+    pub(crate) fn completions(&self) -> u64 {
+        let batches = u64::from(self.batches.len);
+        match self.round.0.rings_each() {
+            false => batches,
+            true => batches + self.more_completions(),
+        }
+    }
+
+    #[cold]
+    fn more_completions(&self) -> u64 {
+        (0..self.batches.len).map(|at| u64::from(self.batches.get(at).more_rings)).sum()
     }
 
     /// Gives the round back to its owner, with its results.
@@ -434,5 +480,38 @@ impl Flights {
     pub(crate) fn end(&mut self, index: u32) {
         debug_assert!(self.all.get(index).is_done);
         self.all.give_back(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::{Address, GroupId};
+
+    #[test]
+    fn a_requester_that_rings_each_verb_rings_once_for_a_lock_and_its_read() {
+        let (one, other) = (NodeSlot(0), NodeSlot(1));
+        let at = |line: u64, node| Address::new(GroupId(0), line * 64).at(node);
+        let mut flight = Flight::unused();
+        let round = &mut flight.round.0;
+        round.ring_each(true);
+        round.cas(at(1, one), 0, 7);
+        round.read(at(1, one), 64);
+        round.read(at(2, one), 64);
+        round.cas(at(3, other), 0, 7);
+        let log = round.reserve(64);
+        round.write(at(4, one), log, 64);
+        round.write(at(4, other), log, 64);
+        round.join_doorbells(5);
+        let ends: Vec<NodeSlot> = round.verbs().iter().map(|verb| verb.target.node()).collect();
+        ends.into_iter().for_each(|node| flight.batches.of(node).verbs += 1);
+        flight.count_rings();
+        let more = |index| flight.batches.get(index).more_rings;
+        assert_eq!(
+            (more(0), more(1)),
+            (2, 0),
+            "lock and READ, READ, log; lock with a joined WRITE"
+        );
+        assert_eq!(flight.completions(), 2 + 2);
     }
 }

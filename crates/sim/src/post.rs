@@ -44,7 +44,8 @@ impl World {
         self.flights.prefetch_lines(earlier, &self.memory);
     }
 
-    /// Posts one batch and rings its doorbell.
+    /// Posts one batch and rings its doorbell. If the requester rings several times for the batch, the batch is
+    /// complete at its NIC after the last ring.
     fn ring(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
         let (number, detached) = (flight.thread, flight.interest == Interest::Detached);
@@ -62,8 +63,10 @@ impl World {
 
         thread.spend(costs.post(batch.requests()));
         let (rings, register) = (&mut compute.registers, thread.connections[connection].register);
-        let by = thread.ringer(number);
-        thread.local_ps = rings.ring(register, by, costs.doorbells(), self.now_ps);
+        for _ in 0..=batch.more_rings {
+            let by = thread.ringer(number);
+            thread.local_ps = rings.ring(register, by, costs.doorbells(), self.now_ps);
+        }
 
         let nic = &mut compute.nic;
         nic.in_flight += verbs;

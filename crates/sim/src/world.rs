@@ -291,8 +291,9 @@ impl World {
         flight.is_done = true;
         let (batches, verbs) = (u64::from(flight.batches.len()), flight.verbs().len() as u64);
         let (waiter, interest, error) = (flight.waiter, flight.interest, flight.error);
+        let found = flight.completions();
         let thread = &mut self.threads[flight.thread as usize];
-        thread.owed_ps += batches * self.costs.poll_completion;
+        thread.owed_ps += found * self.costs.poll_completion;
         let node = usize::from(thread.node.slot.0);
         self.compute_nodes[node].nic.in_flight -= verbs;
         self.tallies.completions += batches;

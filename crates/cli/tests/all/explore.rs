@@ -185,9 +185,12 @@ const STEPS_MAX_BY_STALE_WAYS: usize = 60;
 const HARMLESS: &[(&str, &str)] = &[
     ("ford", "-log-every-group"),
     ("ford", "-write-changes-only"),
+    ("ford", "-share-doorbells"),
+    ("ford", "-await-log"),
     ("motor", "-read-together"),
     ("motor", "-deltas"),
     ("motor", "-at-once"),
+    ("motor", "-share-doorbells"),
     ("lotus", "-newest-in-sr"),
     ("lotus", "-version-cache"),
     ("lotus", "-locks-apart"),

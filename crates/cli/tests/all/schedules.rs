@@ -168,9 +168,12 @@ const IN_THE_ENGINE: &[(&str, &str)] = &[("2pl/fisslock", "-copy-under-locks")];
 const HARMLESS: &[(&str, &str)] = &[
     ("ford", "-log-every-group"),
     ("ford", "-write-changes-only"),
+    ("ford", "-share-doorbells"),
+    ("ford", "-await-log"),
     ("motor", "-read-together"),
     ("motor", "-deltas"),
     ("motor", "-at-once"),
+    ("motor", "-share-doorbells"),
     ("motor", "-deltas,-at-once"),
     ("oocc", "-intent"),
     ("oocc", "-write-unlock"),

@@ -55,10 +55,12 @@ pub enum Rule {
     ResetAtRest,
     /// Counts of tickets reach a high limit before they are reset.
     WideCounts,
+    /// A round rings one doorbell for each memory node.
+    ShareDoorbells,
 }
 
 /// Each rule's name and effect, in the order of [`Rule`].
-const RULES: [(&str, &str); 23] = [
+const RULES: [(&str, &str); 24] = [
     ("validate-reads", "a commit re-reads the version of every record that it read without a lock"),
     (
         "refuse-locked",
@@ -164,6 +166,11 @@ const RULES: [(&str, &str); 23] = [
         "wide-counts",
         "counts end at 32768; off: at 32, so that lock words are set back all the \
                      time",
+    ),
+    (
+        "share-doorbells",
+        "a round rings one doorbell for each memory node; off: one for each lock with its READ, each \
+         other READ, each record's WRITEs at a replica, each log and each release",
     ),
 ];
 

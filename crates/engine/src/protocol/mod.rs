@@ -328,6 +328,11 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => it.needs()),+ }
             }
 
+            /// Whether transactions of this protocol ring a doorbell for each verb that has not joined another one.
+            pub fn rings_each(&self) -> bool {
+                match self { $(AnyProtocol::$name(it) => !it.keeps(Rule::ShareDoorbells)),+ }
+            }
+
             /// Calls [`RecordAccess::add`] of this protocol.
             #[inline(always)]
             pub fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {

@@ -78,6 +78,7 @@ impl Coordinator {
         let rng = cx.port.rng();
         let (history, cleared) = (None, AdmissionGate::UNSEEN);
         let protocol = AnyProtocol::of(cx.database());
+        txn.round.ring_each(protocol.rings_each());
         Coordinator {
             cx,
             txn,

@@ -69,9 +69,12 @@ const HARMLESS: &[(&str, &str)] = &[
     ("ford", "log-every-group"),
     ("ford", "write-changes-only"),
     ("ford", "lock-at-primary"),
+    ("ford", "share-doorbells"),
+    ("ford", "await-log"),
     ("motor", "read-together"),
     ("motor", "deltas"),
     ("motor", "at-once"),
+    ("motor", "share-doorbells"),
 ];
 
 /// The switches that have an effect on scans. ordered.rs and ordered_faults.rs show that their tests find each

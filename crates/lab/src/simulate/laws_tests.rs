@@ -107,6 +107,23 @@ fn transactions_under_way_are_their_rate_times_their_mean_latency() {
     assert!(points == 20 && dropped > 1_000, "{points} points, {dropped} dropped");
 }
 
+/// A transaction that rings a doorbell for each list of verbs sends the same verbs and takes longer.
+#[test]
+fn more_doorbells_cost_time_and_no_verbs() {
+    for protocol in ["ford", "motor"] {
+        let mut driver = Point { protocol, ..ALONE }.driver(profile(ALONE.profile));
+        let mut spent = |variant| {
+            driver.cluster_mut().set_variant(protocol, variant).expect("the same layout");
+            let phase = run(&mut driver, 400_000).phase;
+            let each = |count: u64| count as f64 / phase.tally.committed as f64;
+            (each(phase.counts.verbs.iter().sum()), phase.latency_ns.mean())
+        };
+        let (few, many) = (spent("corrected"), spent("corrected,-share-doorbells"));
+        assert!((many.0 / few.0 - 1.0).abs() < 0.05, "{protocol}: {many:?} verbs, {few:?}");
+        assert!(many.1 > few.1 + 50.0, "{protocol}: {many:?} ns, {few:?}");
+    }
+}
+
 /// One coordinator without conflicts.
 const ALONE: Point = Point {
     profile: "cx6-200g",

@@ -30,11 +30,14 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         return commit_short(ford, cx, txn).await;
     }
     prepare(ford, cx, txn, ford.switches.is_on(on::WRITE_CHANGES_ONLY)).await?;
+    let mut is_valid = false;
     if !ford.switches.is_on(on::FUSE_LOG) {
-        log_apart(ford, cx, txn).await?;
+        is_valid = log_apart(ford, cx, txn).await?;
     }
     if ford.switches.is_on(on::WRITE_AFTER_VALIDATION) {
-        validate(ford, cx, txn).await?;
+        if !is_valid {
+            validate(ford, cx, txn).await?;
+        }
         write(ford, cx, txn).await?;
     } else {
         write(ford, cx, txn).await?;
@@ -68,11 +71,16 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
 }
 
 /// Sends the undo log as the published system does: in a separate round, to the replicas of every group or of only
-/// one group.
-async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+/// one group. Returns whether the same round has validated the transaction.
+async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<bool, Failure> {
     enter(cx, phase::LOG_APART);
     let groups = if ford.switches.is_on(on::LOG_EVERY_GROUP) { txn.groups.len() } else { 1 };
-    send_log(cx, txn, groups).await
+    if published::validates_with_log(ford, txn) {
+        published::log_and_validate(ford, cx, txn, groups).await?;
+        return Ok(true);
+    }
+    send_log(cx, txn, groups).await?;
+    Ok(false)
 }
 
 /// Sends the undo log and the data to every replica. Each node receives the log and its data in one batch. From this
@@ -96,7 +104,11 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         if !ford.switches.is_on(on::LOCK_AT_PRIMARY) {
             published::mark(cx, txn, group);
         }
+        let data = txn.round.verbs().len();
         add_data(cx, txn, group, log, |_| true);
+        if !ford.keeps(Rule::ShareDoorbells) {
+            txn.round.join_doorbells(data);
+        }
     }
     if !ford.switches.is_on(on::WRITE_CHANGES_ONLY) {
         published::flush(cx, txn);

@@ -55,6 +55,7 @@ mod on {
     pub const LOG_EVERY_GROUP: usize = rule_number(SWITCHES, "log-every-group");
     pub const WRITE_CHANGES_ONLY: usize = rule_number(SWITCHES, "write-changes-only");
     pub const LOCK_AT_PRIMARY: usize = rule_number(SWITCHES, "lock-at-primary");
+    pub const AWAIT_LOG: usize = rule_number(SWITCHES, "await-log");
     pub const VALIDATE_AFTER_LOCKS: usize = rule_number(SWITCHES, "validate-after-locks");
 }
 
@@ -109,6 +110,13 @@ const SWITCHES: &[Switch] = &[
     Rule::ProtectRanges.of(PUBLISHED),
     Rule::CheckFences.of(PUBLISHED),
     Rule::SiblingWithSplit.of(PUBLISHED),
+    rule(
+        "await-log",
+        "a log in a round of its own is acknowledged before validation begins; off: validation's \
+         READs travel with it",
+        IN_TEXT,
+    ),
+    Rule::ShareDoorbells.of(IN_TEXT),
 ];
 
 /// The numbers of the phases that FORD's own code enters.

@@ -7,14 +7,25 @@
 //! NIC flush all earlier writes. After the acknowledgements of all these verbs, the public code clears LOCK at every
 //! replica by WRITE, and does not wait for these WRITEs.
 //!
+//! The public code posts its log before its locks, and awaits the log only before it writes. Our log has the bytes that
+//! were read under the locks, so it leaves after them. But log and validation share one round. The public code rings
+//! a doorbell for each of these lists of verbs: {CAS, READ} of a record; any other READ; a log; {WRITE of LOCK, WRITE
+//! of the item} at each replica; a release.
+//!
 //! Invariant: no decision depends on LOCK at a backup. No transaction reads LOCK at a backup, and this LOCK is 0
 //! while no transaction writes the record. A transaction that writes LOCK at a backup holds the lock at the primary,
 //! and clears LOCK at the backup by a later WRITE on the same connection. A late WRITE of an earlier holder may set
 //! LOCK at a backup to 0 too early, which does no harm.
 
+use super::{Ford, on};
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
+use crate::steps::Described;
+use crate::steps::access::{Which, absorb_validation, add_validation, is_needless};
+use crate::steps::log::send::add_logs;
 use crate::transaction::working_set::Txn;
 use tarn_fabric::address::GroupId;
+use tarn_store::ids::Failure;
 use tarn_store::layout::LOCK_AT;
 
 /// The number of bytes that a flush READ reads. The public code READs one byte; a READ of a whole word costs the NIC
@@ -31,6 +42,28 @@ pub(super) fn mark(cx: &Context, txn: &mut Txn, group: GroupId) {
             round.write(target, mine, 8);
         }
     }
+}
+
+/// Whether the round of the log also validates the transaction.
+pub(super) fn validates_with_log(ford: &Ford, txn: &Txn) -> bool {
+    !ford.switches.is_on(on::AWAIT_LOG)
+        && ford.switches.is_on(on::WRITE_AFTER_VALIDATION)
+        && ford.keeps(Rule::ValidateReads)
+        && !is_needless(txn)
+}
+
+/// Sends the undo log to the replicas of the first `groups` groups, and validates the transaction in the same round.
+pub(super) async fn log_and_validate(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    groups: usize,
+) -> Result<(), Failure> {
+    add_logs(cx, txn, groups);
+    let first = add_validation(cx, txn, Which::All);
+    ford.enter(cx, Phase::Validate);
+    cx.port.execute(&mut txn.round).await?;
+    Ok(absorb_validation(ford, cx, txn, (first, Which::All))?)
 }
 
 /// Adds a READ of the record that was written last at its backups, after all data.

@@ -119,6 +119,10 @@ async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure
     } else {
         write_apart(cx, txn, log).await?;
     }
+    if !motor.keeps(Rule::ShareDoorbells) {
+        // The public code posts a record's WRITEs together with its unlock at each replica.
+        txn.round.join_doorbells(0);
+    }
     let unlocks = if !motor.keeps(Rule::UnlockLate) {
         add_unlocks_everywhere(cx, txn);
         true

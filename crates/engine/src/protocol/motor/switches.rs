@@ -5,7 +5,7 @@
 
 use crate::cluster::info::{Limit, Only, Switch};
 use crate::cluster::rules::Rule;
-use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
+use crate::cluster::rules::{IN_TEXT, OURS, PUBLISHED, phase_number, rule, rule_number};
 use tarn_store::ids::AbortReason;
 
 /// The numbers of Motor's own rules, as positions in its list of rules.
@@ -104,6 +104,7 @@ pub(super) const SWITCHES: &[Switch] = &[
          when every replica has acknowledged the log and the versions",
         PUBLISHED,
     ),
+    Rule::ShareDoorbells.of(IN_TEXT),
 ];
 
 /// The numbers of the phases that Motor's own code enters.

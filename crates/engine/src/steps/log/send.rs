@@ -134,6 +134,13 @@ fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
 /// # Errors
 /// Returns an error if the fabric cannot complete a verb.
 pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Result<(), Failure> {
+    add_logs(cx, txn, groups);
+    cx.port.execute(&mut txn.round).await?;
+    Ok(())
+}
+
+/// Begins a round with the undo log, for the replicas of the first `groups` groups that the transaction writes.
+pub(crate) fn add_logs(cx: &Context, txn: &mut Txn, groups: usize) {
     txn.round.begin();
     let log = encode_undo(txn);
     for at in 0..groups.min(txn.groups.len()) {
@@ -143,8 +150,6 @@ pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Resu
             add_log(cx, txn, (group, position), target, log);
         }
     }
-    cx.port.execute(&mut txn.round).await?;
-    Ok(())
 }
 
 /// Planted bug: sends the data and the unlocks to the primary in one batch, before the backups have acknowledged the
