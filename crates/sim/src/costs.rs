@@ -207,6 +207,8 @@ pub(crate) struct Costs {
     /// The time of one pass through the switch's pipeline.
     pub(crate) through_switch: u64,
 
+    /// The number of work requests that a queue pair may have outstanding; 0: any number.
+    pub(crate) credits: u64,
     pub(crate) doorbell_registers: u32,
     pub(crate) doorbell_private: u32,
     pub(crate) inline_max_bytes: u64,
@@ -274,6 +276,7 @@ impl Costs {
             travel: ps(&link.propagation_ns) + ps(&link.switch_ns),
             half_way: ps(&link.propagation_ns) / 2,
             through_switch: ps(&link.switch_ns),
+            credits: cpu.queue_pair_credits.value as u64,
             doorbell_registers: cpu.doorbell_registers.value as u32,
             doorbell_private: cpu.doorbell_private_registers.value as u32,
             inline_max_bytes: nic.inline_max_bytes.value as u64,
@@ -301,6 +304,7 @@ impl Costs {
                 ("form.atomic_unit", costs.unit as u64),
                 ("form.doorbells", costs.doorbells_of as u64),
                 ("cpu.cores", costs.cores as u64),
+                ("cpu.queue_pair_credits", costs.credits),
             ]
         };
         let both = parts(self).into_iter().zip(parts(other));

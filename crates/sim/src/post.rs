@@ -11,7 +11,7 @@ use crate::doorbells::NONE;
 use crate::effects::execute;
 use crate::flight::Interest;
 use crate::nic::Stream;
-use crate::threads::Unawaited;
+use crate::threads::{Connection, Unawaited};
 use crate::world::{Event, World};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
@@ -21,6 +21,10 @@ use tarn_fabric::round::Round;
 /// cluster a round arrives after about five further rounds were posted. On a lightly loaded cluster all
 /// data is in the cache anyway.
 pub(crate) const LINES_BEHIND: usize = 2;
+
+fn connections_of(world: &mut World, thread: u32, at: usize) -> &mut Connection {
+    &mut world.threads[thread as usize].connections[at]
+}
 
 impl World {
     /// Sends a round. Returns the ticket of the round.
@@ -59,14 +63,36 @@ impl World {
         let batch = self.flights.get(index).batches.get_mut(batch_index);
         let thread = &mut self.threads[number as usize];
         let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
-        let verbs = u64::from(batch.verbs);
 
+        let begun_ps = thread.local_ps;
         thread.spend(costs.post(batch.requests()));
         let (rings, register) = (&mut compute.registers, thread.connections[connection].register);
         for _ in 0..=batch.more_rings {
             let by = thread.ringer(number);
             thread.local_ps = rings.ring(register, by, costs.doorbells(), self.now_ps);
         }
+        let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
+        if costs.credits != 0 && self.waits_for_credits((index, batch_index), connection, begun_ps)
+        {
+            return;
+        }
+        self.leave(index, batch_index, (number, connection), (processor_ps, detached));
+    }
+
+    /// Sends a posted batch. `processor_ps` is the time that the processor still needs before the batch leaves.
+    #[inline(always)]
+    fn leave(
+        &mut self,
+        index: u32,
+        batch_index: u32,
+        (number, connection): (u32, usize),
+        (processor_ps, detached): (u64, bool),
+    ) {
+        let costs = &self.costs;
+        let batch = self.flights.get(index).batches.get_mut(batch_index);
+        let thread = &mut self.threads[number as usize];
+        let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
+        let verbs = u64::from(batch.verbs);
 
         let nic = &mut compute.nic;
         nic.in_flight += verbs;
@@ -80,7 +106,6 @@ impl World {
             last_takes_ps: wire_ps / verbs,
         };
         let out_ps = nic.link_out.pass(self.now_ps, stream);
-        let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
         let mut arrival_ps = out_ps + processor_ps + costs.issue + costs.travel;
 
         let connection = &mut thread.connections[connection];
@@ -104,6 +129,58 @@ impl World {
         if self.is_observed() {
             let posted_ps = self.now_ps + processor_ps;
             self.show_posted(index, batch_index, [posted_ps, out_ps + processor_ps, arrival_ps]);
+        }
+    }
+
+    /// Takes the credits for a batch, if its connection has limited credits and enough of them are free. Otherwise
+    /// keeps the batch until they are, and returns true. A batch with more requests than there are credits waits until
+    /// all of them are free. The processor, which began to post the batch at `begun_ps`, then takes the same time once
+    /// more before the batch leaves, but it does other work meanwhile. Random mode has no limit.
+    #[cold]
+    fn waits_for_credits(
+        &mut self,
+        (index, batch_index): (u32, u32),
+        connection: usize,
+        begun_ps: u64,
+    ) -> bool {
+        if self.dice.is_some() {
+            return false;
+        }
+        let flight = self.flights.get(index);
+        let (thread, verbs) = (flight.thread, flight.batches.get(batch_index).verbs.into());
+        let thread = &mut self.threads[thread as usize];
+        let connection = &mut thread.connections[connection];
+        if connection.waiting.is_empty() && connection.takes(verbs, self.costs.credits) {
+            return false;
+        }
+        connection.waiting.push_back((index, batch_index, thread.local_ps - begun_ps));
+        true
+    }
+
+    /// Gives the credits of a completed round back. Batches that waited for them leave.
+    #[cold]
+    pub(crate) fn give_credits_back(&mut self, index: u32) {
+        if self.dice.is_some() {
+            return;
+        }
+        let credits = self.costs.credits;
+        for batch in 0..self.flights.get(index).batches.len() {
+            let flight = self.flights.get(index);
+            let (number, batch) = (flight.thread, *flight.batches.get(batch));
+            let connections = &mut self.threads[number as usize].connections;
+            let at = usize::from(batch.node.0).min(connections.len() - 1);
+            connections[at].outstanding -= u64::from(batch.verbs);
+            while let Some(&(next, part, posting_ps)) =
+                connections_of(self, number, at).waiting.front()
+            {
+                let verbs = self.flights.get(next).batches.get(part).verbs.into();
+                let connection = connections_of(self, number, at);
+                if !connection.takes(verbs, credits) {
+                    break;
+                }
+                connection.waiting.pop_front();
+                self.leave(next, part, (number, at), (posting_ps, false));
+            }
         }
     }
 

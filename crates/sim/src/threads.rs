@@ -49,6 +49,11 @@ pub(crate) struct Connection {
     /// batch is in flight.
     pub(crate) arrived: u64,
     pub(crate) last_arrival_ps: u64,
+    /// Only with limited credits: the number of work requests that have not completed.
+    pub(crate) outstanding: u64,
+    /// Only with limited credits: the batches (flight, batch) that wait for credits, and how long the
+    /// processor takes to post them.
+    pub(crate) waiting: VecDeque<(u32, u32, u64)>,
     /// Only in random mode: the unawaited batches that are not done.
     pub(crate) unawaited: Vec<Unawaited>,
     /// Only in random mode: the batches (flight, batch) that arrived and wait for an unawaited batch.
@@ -61,9 +66,20 @@ impl Connection {
         posted: 0,
         arrived: 0,
         last_arrival_ps: 0,
+        outstanding: 0,
+        waiting: VecDeque::new(),
         unawaited: Vec::new(),
         held: Vec::new(),
     };
+
+    /// Takes the credits for so many work requests, if enough of all `credits` are free.
+    pub(crate) fn takes(&mut self, requests: u64, credits: u64) -> bool {
+        let is_free = self.outstanding == 0 || self.outstanding + requests <= credits;
+        if is_free {
+            self.outstanding += requests;
+        }
+        is_free
+    }
 }
 
 /// A batch that no coroutine awaits. Such a batch belongs to a detached round, or to a round that was

@@ -291,8 +291,11 @@ impl World {
         flight.is_done = true;
         let (batches, verbs) = (u64::from(flight.batches.len()), flight.verbs().len() as u64);
         let (waiter, interest, error) = (flight.waiter, flight.interest, flight.error);
-        let found = flight.completions();
-        let thread = &mut self.threads[flight.thread as usize];
+        let (found, number) = (flight.completions(), flight.thread);
+        if self.costs.credits != 0 {
+            self.give_credits_back(index);
+        }
+        let thread = &mut self.threads[number as usize];
         thread.owed_ps += found * self.costs.poll_completion;
         let node = usize::from(thread.node.slot.0);
         self.compute_nodes[node].nic.in_flight -= verbs;

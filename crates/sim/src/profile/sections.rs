@@ -61,6 +61,9 @@ section! {
         doorbell_handoff_ns: 0 to 100_000,
         /// The number of waiting threads beyond which further waiting threads do not make a ring longer.
         doorbell_waiting_max: 1 to 65536,
+        /// The number of work requests that a queue pair may have outstanding. The requester lets a batch wait
+        /// until enough of these credits are free. 0: no limit.
+        queue_pair_credits: 0 to 65536,
         /// The number of physical cores of a compute node. Each thread beyond this number shares a core
         /// with an earlier thread.
         cores: 1 to 65536,

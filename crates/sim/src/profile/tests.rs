@@ -17,7 +17,7 @@ fn every_profile_loads_under_its_own_name() {
     for name in Profile::names() {
         let profile = Profile::load(name).unwrap();
         assert_eq!(profile.name, name);
-        assert_eq!(profile.constants().len(), 56);
+        assert_eq!(profile.constants().len(), 57);
     }
 }
 

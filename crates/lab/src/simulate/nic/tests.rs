@@ -134,6 +134,21 @@ fn alone(verb: VerbKind, threads: u16, depth: u16) -> Point {
     Point::Verbs(Verbs { verb, clients: 1, threads, depth, payload_bytes: 8, posting })
 }
 
+/// Work requests beyond the credits of their queue pair wait, so more coroutines of a thread give no more than the
+/// credits allow.
+#[test]
+fn credits_limit_what_a_queue_pair_has_outstanding() {
+    let rate = |credits: u32, depth| {
+        let limited = profile(requester::PROFILE).with("cpu.queue_pair_credits", credits.into());
+        found(&limited.expect("a limit"), alone(VerbKind::Read, 4, depth))
+    };
+    let (one, sixteen, limited) = (rate(0, 1), rate(0, 16), rate(4, 16));
+    let outstanding = limited.rate_mops * one.latency_us.mean / 4.0;
+    assert!((3.6..=4.04).contains(&outstanding), "{outstanding} a thread: {limited:?}");
+    assert!(sixteen.rate_mops > 1.2 * limited.rate_mops, "{sixteen:?}");
+    assert_eq!(rate(64, 16).rate_mops, sixteen.rate_mops, "as many as can be outstanding");
+}
+
 /// Little's law at 20 points, below and beyond the NIC's transmit rate and its work queue.
 #[test]
 fn outstanding_verbs_are_the_rate_times_the_latency() {
