@@ -24,8 +24,13 @@ use tarn_locks::service::{Grant, LockService, Patience, Refusal};
 use tarn_locks::station::{Arrived, Mail, Post};
 use tarn_locks::value::{LockId, Machine, Mode, RequestId, Thread};
 use tarn_locks::wire::{Datagram, Item, Key, open};
-use tarn_store::ids::{Explanation, Failure, TxnId};
+use tarn_store::ids::{Explanation, Failure, Timestamp, TxnId};
 
+/// A transaction's patience, in units of the time after which mail is sent again. Each transaction adds a random part of
+/// it.
+pub(crate) const PATIENCE: u64 = 4;
+/// A transaction that has the turn is this many times as patient. Until its patience ends, the tries of all others do.
+pub(crate) const PATIENT: u64 = 64;
 /// The number of datagrams that a thread processes in one step.
 const DATAGRAMS_A_POLL: usize = 64;
 /// The key of datagrams. All nodes of a database are in one process, and no stranger reaches them.
@@ -98,7 +103,9 @@ impl Context {
         let doubts = self.doubts.list.borrow();
         let requests = |txn: &Txn| -> Vec<RequestId> {
             let all = txn.locks.iter().chain(&txn.shares);
-            all.filter(|it| it.held_as.is_by_service()).map(|it| named(it.met)).collect()
+            let all = all.filter(|it| it.held_as.is_by_service()).map(|it| it.met);
+            let by_name = txn.held.served.iter().map(|it| it.request);
+            all.chain(by_name.filter(|request| *request != 0)).map(named).collect()
         };
         let left = |doubt: &Doubt| Some((doubt.id, requests(doubt.left.as_ref()?)));
         let doubts: Vec<(TxnId, Vec<RequestId>)> = doubts.iter().filter_map(left).collect();
@@ -116,6 +123,50 @@ impl Context {
     #[inline]
     pub(crate) fn lock_of(&self, record: Address) -> LockId {
         self.thread_locks().stations.lock_at(record.to_word())
+    }
+
+    /// The number of the lock whose name has this hash.
+    pub(crate) fn lock_named(&self, hash: u64) -> LockId {
+        self.thread_locks().stations.lock_at(hash)
+    }
+
+    /// Whether mail carries the sender's greatest timestamp: the protocol needs timestamps, and each holder of a lock
+    /// has to know those of earlier holders.
+    fn mails_timestamps(&self) -> bool {
+        self.has_services()
+    }
+
+    /// Leaves the node's greatest timestamp for the next holders of a lock that is about to be released. Where nodes send
+    /// messages, the mail carries it.
+    pub(crate) fn tell_lock(&self, lock: LockId, committed: Option<Timestamp>) {
+        let (locks, known) = (self.thread_locks(), self.timestamps.known(self));
+        if !locks.has_messages() {
+            locks.stations.tell(lock, known.max(committed.unwrap_or_default()));
+        }
+    }
+
+    /// Observes the timestamps of earlier holders of a lock that this thread was granted.
+    pub(crate) fn hear_lock(&self, lock: LockId) {
+        let locks = self.thread_locks();
+        if locks.has_messages() {
+            return;
+        }
+        let told = locks.stations.told(lock);
+        self.saw_lock(lock, told.0, false);
+        self.timestamps.observe(self, told);
+    }
+
+    /// Takes part in a change of the view. Timestamps pass from the machines that submit to those that resume, as with
+    /// mail: the new view may grant locks that were released in the old one.
+    fn turn_locks(&self, locks: &ThreadLocks, joined: &Joined, now: Nanos) {
+        let membership = &*self.database().membership;
+        if self.mails_timestamps() {
+            locks.stations.tell_all(self.timestamps.known(self));
+        }
+        locks.stations.turn(joined.machine, now.0, membership);
+        if self.mails_timestamps() {
+            self.timestamps.observe(self, locks.stations.told_by_all());
+        }
     }
 
     /// Requests a lock. The mail leaves with [`Context::serve_locks`]. `None`: this thread cannot get the lock; see
@@ -179,7 +230,6 @@ impl Context {
         let Some(locks) = &self.locks else { return };
         let Some(joined) = locks.joined.borrow().clone() else { return };
         let joined = &*joined;
-        let membership = &*self.database().membership;
         let now = self.port.now();
         match locks.has_messages() {
             true => {
@@ -190,7 +240,7 @@ impl Context {
                     (station.view(), station.is_paused())
                 };
                 if is_paused || !locks.stations.is_current(view) {
-                    locks.stations.turn(joined.machine, now.0, membership);
+                    self.turn_locks(locks, joined, now);
                 }
             }
             false => self.follow_locks(),
@@ -289,14 +339,31 @@ impl Context {
                 datagram.seal(&KEY)
             }
         };
-        let _ = self.port.send(endpoint, sealed);
+        if !self.mails_timestamps() {
+            let _ = self.port.send(endpoint, sealed);
+            return;
+        }
+        let mut stamped = sealed.to_vec();
+        stamped.extend_from_slice(&self.timestamps.known(self).0.to_le_bytes());
+        let _ = self.port.send(endpoint, &stamped);
+    }
+
+    /// Observes the timestamp at the end of a datagram, and returns the rest. `None`: the datagram is too short.
+    fn take_timestamp<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        if !self.mails_timestamps() {
+            return Some(bytes);
+        }
+        let (rest, stamp) = bytes.split_last_chunk::<8>()?;
+        self.timestamps.observe(self, Timestamp(u64::from_le_bytes(*stamp)));
+        Some(rest)
     }
 
     /// Takes in datagrams that have arrived. Returns their number.
     fn take_in(&self, joined: &Joined) -> usize {
         let now = self.port.now().0;
         let mut arrived: Vec<Arrived> = Vec::new();
-        let count = self.port.receive(DATAGRAMS_A_POLL, &mut |_, bytes| {
+        let mut take_one = |bytes: &[u8]| {
+            let Some(bytes) = self.take_timestamp(bytes) else { return };
             if bytes.len() == ADDRESSED_BYTES {
                 let to = Machine(u16::from_le_bytes([bytes[0], bytes[1]]));
                 let message = Message::decode(&bytes[2..]).filter(|_| to == joined.machine);
@@ -315,7 +382,16 @@ impl Context {
                 });
             };
             let _ = open(bytes, (to, &KEY), &mut take);
-        });
+        };
+        let rpc = self.services.as_ref().and_then(|services| services.rpc.get());
+        let count = match rpc {
+            // The thread's calls receive all datagrams of the port.
+            Some(rpc) => {
+                rpc.poll(DATAGRAMS_A_POLL);
+                rpc.take_others(&mut take_one)
+            }
+            None => self.port.receive(DATAGRAMS_A_POLL, &mut |_, bytes| take_one(bytes)),
+        };
         if count == 0 {
             return 0;
         }
@@ -355,6 +431,13 @@ impl Context {
     pub(crate) fn locks_resend_now_after(&self) -> Nanos {
         let beyond = self.joined().map_or(0, |joined| locked(&joined.station).beyond());
         Nanos(self.locks_resend_after().0.saturating_add(beyond))
+    }
+
+    /// The time that a transaction waits for an answer, if no holder of a lock is known.
+    pub(crate) fn locks_patience(&self) -> Nanos {
+        let unit = self.locks_resend_after().0.saturating_mul(PATIENCE);
+        let unit = unit.max(self.locks_resend_now_after().0.saturating_mul(2));
+        Nanos(unit.saturating_mul(PATIENT))
     }
 
     /// Whether a copier of memory takes the service's lock of a slot.

@@ -66,6 +66,9 @@ impl LockSet {
             return;
         }
         let mode = self.mode_for(name, mode);
+        if cx.locks.is_some() {
+            return self.ask_service(cx, name, mode);
+        }
         match services.transport() {
             Transport::Own => _ = self.ask_own(cx, services, name, mode),
             Transport::Rpc | Transport::Near => self.ask_owner(cx, services, (name, mode), shard),
@@ -215,6 +218,9 @@ impl LockSet {
     /// another node, or is not open. `OwnerLost` if a node that received a request is no member any more. The
     /// transaction keeps granted locks until [`LockSet::release`].
     pub async fn collect(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
+        if cx.locks.is_some() {
+            return Box::pin(self.collect_service(cx)).await;
+        }
         if self.send(cx, id) {
             poll_fn(|waiting| self.await_replies(cx, waiting)).await;
             self.settle_remote();
@@ -321,7 +327,7 @@ impl LockSet {
     #[inline]
     pub fn is_held(&self, name: LockName) -> Option<LockMode> {
         let remote = self.remote[..self.granted].iter().filter(|it| it.ask.name == name);
-        let own = self.own.is_held(name);
+        let own = self.own.is_held(name).max(self.is_served(name));
         own.max(remote.map(|it| it.ask.mode).max())
     }
 
@@ -336,9 +342,10 @@ impl LockSet {
         self.own.names()
     }
 
-    /// The names of the locks that other nodes have granted.
+    /// The names of the locks that other nodes, or a lock service, have granted.
     pub fn others(&self) -> impl Iterator<Item = LockName> {
-        self.remote[..self.granted].iter().map(|it| it.ask.name)
+        let served = self.served[..self.served_granted].iter().map(|it| it.name);
+        self.remote[..self.granted].iter().map(|it| it.ask.name).chain(served)
     }
 
     /// Whether no other transaction holds a lock that this node has granted. For a lock that another node granted,
@@ -350,7 +357,10 @@ impl LockSet {
     /// Whether the set contains no held lock and no requested lock.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.own.is_empty() && self.remote.is_empty() && self.refused.is_none()
+        self.own.is_empty()
+            && self.remote.is_empty()
+            && self.served.is_empty()
+            && self.refused.is_none()
     }
 
     /// The other nodes that have granted locks, or may have granted locks.
@@ -423,6 +433,9 @@ impl LockSet {
         }
         if !self.remote.is_empty() {
             self.release_remote(cx, committed);
+        }
+        if !self.served.is_empty() {
+            self.release_service(cx, committed);
         }
         (self.refused, self.fills_table) = (None, false);
     }

@@ -13,5 +13,6 @@ pub(crate) mod lock_set_tests;
 pub mod read_lease;
 pub mod resharding;
 pub mod serve;
+mod served_locks;
 pub mod timestamp;
 pub(crate) mod watched;

@@ -159,6 +159,10 @@ pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
     services.node.start_running(services.thread);
     while !stop() || !services.is_idle() {
         cx.serve();
+        if cx.locks.is_some() {
+            // Another thread may have settled a transaction whose locks this thread still holds.
+            cx.reap();
+        }
         settle_closed(cx).await;
         cx.port.yield_now().await;
     }

@@ -61,8 +61,12 @@ impl Context {
         entry
     }
 
-    /// The present stamp of a lock; `None` if the lock's shard does not belong to this node.
+    /// The present stamp of a lock; `None` if the lock's shard does not belong to this node, or if a lock service
+    /// grants the locks.
     pub(crate) fn stamp_of(&self, name: LockName, shard: ShardId) -> Option<(Whose, Stamp)> {
+        if self.locks.is_some() {
+            return None;
+        }
         let services = self.node_services();
         let epoch = match services.transport() {
             Transport::Own => 0,

@@ -30,7 +30,7 @@ use tarn_locks::recovery::Submission;
 use tarn_locks::service::Kind;
 use tarn_locks::station::{Counts, NewView, Settings, Station};
 use tarn_locks::value::{LockId, Machine, Policy, RequestId, View};
-use tarn_store::ids::{TxnId, UsageError};
+use tarn_store::ids::{Timestamp, TxnId, UsageError};
 
 /// The default number of locks. Records whose addresses have the same hash share a lock.
 const LOCKS: u32 = 1 << 16;
@@ -121,6 +121,11 @@ pub struct LockStations {
     looked_in: AtomicU64,
     /// The number of `left_behind`.
     left: AtomicU32,
+    /// For each lock, the greatest timestamp that its holders knew when they released it, where threads hand over mail
+    /// at once.
+    told: Mutex<BTreeMap<LockId, Timestamp>>,
+    /// The greatest timestamp that a machine knew when it took part in a change of the view.
+    told_by_all: AtomicU64,
 }
 
 impl State {
@@ -158,7 +163,32 @@ impl LockStations {
             began: AtomicU32::new(0),
             looked_in: AtomicU64::new(0),
             left: AtomicU32::new(0),
+            told: Mutex::default(),
+            told_by_all: AtomicU64::new(0),
         }
+    }
+
+    /// Leaves a timestamp for the next holders of a lock.
+    pub(crate) fn tell(&self, lock: LockId, known: Timestamp) {
+        let mut told = self.told.lock().expect("no panic under this lock");
+        let of = told.entry(lock).or_default();
+        *of = known.max(*of);
+    }
+
+    /// The greatest timestamp that was left for holders of a lock.
+    pub(crate) fn told(&self, lock: LockId) -> Timestamp {
+        let told = self.told.lock().expect("no panic under this lock");
+        told.get(&lock).copied().unwrap_or_default()
+    }
+
+    /// Leaves a timestamp for all machines of the next view.
+    pub(crate) fn tell_all(&self, known: Timestamp) {
+        self.told_by_all.fetch_max(known.0, Ordering::AcqRel);
+    }
+
+    /// The greatest timestamp that was left for all machines.
+    pub(crate) fn told_by_all(&self) -> Timestamp {
+        Timestamp(self.told_by_all.load(Ordering::Acquire))
     }
 
     /// The protocol's service.

@@ -5,10 +5,12 @@
 
 use crate::services::lock::holds::Holds;
 use crate::services::lock::message::Ask;
+use crate::services::lock::name::{LockMode, LockName};
 use crate::services::shard_drain::Period;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::rpc::CallFuture;
+use tarn_locks::value::LockId;
 use tarn_store::ids::{AbortReason, Timestamp, TxnId};
 
 /// A lock that this transaction noted, requested or was granted at another node.
@@ -16,6 +18,17 @@ use tarn_store::ids::{AbortReason, Timestamp, TxnId};
 pub(crate) struct Remote {
     pub(crate) owner: NodeId,
     pub(crate) ask: Ask,
+}
+
+/// A lock that this transaction requested from a lock service.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    pub(crate) name: LockName,
+    pub(crate) mode: LockMode,
+    /// The lock's number in the service. Names with the same number share a lock.
+    pub(crate) number: LockId,
+    /// The request's name in one word; 0: another entry's request counts for this number.
+    pub(crate) request: u64,
 }
 
 /// A message to another node whose reply has not been processed.
@@ -34,6 +47,9 @@ pub struct LockSet {
     /// granted.
     pub(crate) remote: Vec<Remote>,
     pub(crate) granted: usize,
+    /// The locks of this transaction at a lock service. The first `served_granted` of them are granted.
+    pub(crate) served: Vec<Served>,
+    pub(crate) served_granted: usize,
     /// The nodes that may have granted locks to this transaction.
     pub(crate) owners: Vec<NodeId>,
     pub(crate) sent: Vec<Sent>,

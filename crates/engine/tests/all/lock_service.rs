@@ -21,6 +21,9 @@ use tarn_locks::service::{Grant, LockService as _, Patience, Refusal};
 use tarn_locks::station::Counts;
 use tarn_locks::value::{LockId, Mode};
 
+/// One protocol for each service, and LOTUS, whose threads also call each other.
+const SERVED: [&str; 5] =
+    ["2pl/fisslock", "2pl/srvlock", "2pl/parlock", "2pl/netlock", "lotus/fisslock"];
 const LOCK: LockId = LockId(7);
 /// Nothing is lost here, so nothing is sent again.
 const NEVER: Nanos = Nanos(1 << 60);
@@ -139,7 +142,7 @@ fn a_request_that_does_not_wait_is_refused_and_leaves_no_lock() {
 
 #[test]
 fn every_service_grants_to_the_request_that_waits() {
-    for protocol in ["2pl/fisslock", "2pl/srvlock", "2pl/parlock", "2pl/netlock"] {
+    for protocol in SERVED {
         let nodes = Nodes::new(protocol, 3);
         let held = nodes.acquire(1, Mode::Exclusive).expect("free");
         let service = nodes.all[2].lock_service().expect("a lock service");
@@ -153,7 +156,7 @@ fn every_service_grants_to_the_request_that_waits() {
 /// The thread with the decider ends: another machine has it from then on, and held locks stay held.
 #[test]
 fn a_thread_that_ends_hands_the_decider_on() {
-    for protocol in ["2pl/fisslock", "2pl/srvlock", "2pl/parlock", "2pl/netlock"] {
+    for protocol in SERVED {
         let mut nodes = Nodes::new(protocol, 3);
         let held = nodes.acquire(1, Mode::Exclusive).expect("free");
         let view = |nodes: &Nodes| nodes.world.database.lock_stations.as_ref().unwrap().view();

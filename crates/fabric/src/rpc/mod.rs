@@ -178,6 +178,9 @@ struct Shared {
     handlers: RefCell<Vec<Option<Handler>>>,
     inbox: RefCell<Inbox>,
     polling: Cell<bool>,
+    /// Whether another layer takes the datagrams that are not this layer's.
+    keeps_others: Cell<bool>,
+    others: RefCell<Vec<Vec<u8>>>,
     port: Port,
 }
 
@@ -206,6 +209,8 @@ impl Rpc {
             handlers: RefCell::default(),
             inbox: RefCell::default(),
             polling: Cell::new(false),
+            keeps_others: Cell::new(false),
+            others: RefCell::default(),
             port,
         };
         Rpc { shared: Rc::new(shared) }
@@ -335,6 +340,15 @@ impl Rpc {
         taken
     }
 
+    /// Hands over the datagrams that have arrived since the last call of this function and are not this layer's, in
+    /// their order. Before the first call, such datagrams are lost. Returns their number.
+    pub fn take_others(&self, sink: &mut dyn FnMut(&[u8])) -> usize {
+        self.shared.keeps_others.set(true);
+        let others = std::mem::take(&mut *self.shared.others.borrow_mut());
+        others.iter().for_each(|datagram| sink(datagram));
+        others.len()
+    }
+
     fn receive(&self, budget: usize) -> usize {
         self.shared.state.borrow_mut().now = self.shared.port.now();
         let Inbox { bytes, ends } = &mut *self.shared.inbox.borrow_mut();
@@ -350,7 +364,11 @@ impl Rpc {
         let inbox = self.shared.inbox.borrow();
         let mut start = 0;
         for &(from, end) in &inbox.ends {
-            self.on_datagram(from, &inbox.bytes[start..end]);
+            let datagram = &inbox.bytes[start..end];
+            if self.shared.keeps_others.get() && wire::take_ends(datagram).is_none() {
+                self.shared.others.borrow_mut().push(datagram.to_vec());
+            }
+            self.on_datagram(from, datagram);
             start = end;
         }
     }

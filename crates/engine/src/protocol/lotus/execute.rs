@@ -53,7 +53,8 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
         snapshot::begin(cx, txn).await?;
     }
     let is_near = std::mem::take(&mut txn.read_near);
-    let is_short = !lotus.starts_writers() && lotus.switches.is_on(on::LOCKS_APART);
+    let is_short =
+        !lotus.starts_writers() && lotus.switches.is_on(on::LOCKS_APART) && !lotus.by_service;
     if is_near || (short::fetches(cx, txn) && is_short) {
         match cx.port.near() {
             Some(near) if is_near => short::fetch_others(lotus, cx, txn, near).await?,

@@ -39,7 +39,7 @@ mod switches;
 pub use switches::Lotus;
 
 use super::Protocol;
-use crate::cluster::info::{Needs, ProtocolCaps, ProtocolInfo, Switches};
+use crate::cluster::info::{LockServiceNeed, Needs, ProtocolCaps, ProtocolInfo, Switches};
 use crate::cluster::rules::Rule;
 use crate::services::lock::name::{LockMode, LockName};
 use crate::site::Context;
@@ -54,6 +54,7 @@ use switches::{ABORTS, LIMITS, PHASES, SWITCHES, on};
 use tarn_fabric::address::Address;
 use tarn_fabric::local::DirectMemory;
 use tarn_fabric::round::BufferOffset;
+use tarn_locks::service::Kind;
 use tarn_store::history::Undone;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::index::btree::scan::Visit;
@@ -62,6 +63,10 @@ use tarn_store::layout::{LayoutKind, Records, VERSION_AT, Version};
 use tarn_store::placement::catalog::{Options, Table};
 use tarn_store::placement::shard_map::shard_of_address;
 use tarn_store::schema::TableId;
+
+/// The form whose locks FissLock grants (Zhang, Cheng, Chen, Chen, "Fast and Scalable In-network Lock Management Using
+/// Lock Fission", OSDI 2024): an experiment (docs/protocols/lotus.md).
+const OVER_FISSLOCK: &str = "lotus/fisslock";
 
 impl Described for Lotus {
     const INFO: ProtocolInfo = ProtocolInfo {
@@ -254,8 +259,18 @@ impl Protocol for Lotus {
     type Records = Versions;
     type Log = VersionLog;
 
+    const NAMES: &'static [&'static str] = &[Self::INFO.name, OVER_FISSLOCK];
+
     fn new(switches: Switches) -> Lotus {
-        Lotus { switches }
+        Lotus { switches, by_service: false }
+    }
+
+    fn named(name: &str, switches: Switches) -> Lotus {
+        Lotus { switches, by_service: name == OVER_FISSLOCK }
+    }
+
+    fn name(&self) -> &'static str {
+        if self.by_service { OVER_FISSLOCK } else { Self::INFO.name }
     }
 
     fn layout(&self, asked: &Options) -> LayoutKind {
@@ -272,7 +287,9 @@ impl Protocol for Lotus {
     }
 
     fn needs(&self) -> Needs {
-        Needs::LOCKS_AND_TIMESTAMPS
+        let service =
+            LockServiceNeed { kind: Kind::FissLock, frees_at_once: false, copies_unlocked: false };
+        Needs { lock_service: self.by_service.then_some(service), ..Needs::LOCKS_AND_TIMESTAMPS }
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {

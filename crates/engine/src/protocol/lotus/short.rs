@@ -68,6 +68,7 @@ pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option
     let is_short = !lotus.starts_writers() && lotus.switches.is_on(on::LOCKS_APART);
     if !is_plain
         || !is_short
+        || lotus.by_service
         || matches!(cx.node_services().transport(), Transport::Rpc | Transport::Direct)
     {
         return None;

@@ -225,6 +225,8 @@ pub(super) const ABORTS: &[AbortReason] = &[
 /// The protocol LOTUS with its switches.
 pub struct Lotus {
     pub(super) switches: Switches,
+    /// Whether a lock service grants the locks, instead of the tables of compute nodes.
+    pub(super) by_service: bool,
 }
 
 impl Lotus {

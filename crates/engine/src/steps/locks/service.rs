@@ -13,7 +13,7 @@
 
 use super::Locks;
 use crate::cluster::rules::Phase;
-use crate::requests::lock_service::{name_of, named};
+use crate::requests::lock_service::{PATIENCE, PATIENT, name_of, named};
 use crate::site::Context;
 use crate::steps::access::{Access, LockOutcome};
 use crate::steps::node_locks::HELD;
@@ -26,11 +26,6 @@ use tarn_locks::client::Outcome;
 use tarn_locks::value::Mode as Held;
 use tarn_store::ids::{AbortReason, Failure, Mode};
 
-/// A transaction's patience, in units of the time after which mail is sent again. Each transaction adds a random part of
-/// it.
-const PATIENCE: u64 = 4;
-/// A transaction that has the turn is this many times as patient. Until its patience ends, the tries of all others do.
-const PATIENT: u64 = 64;
 /// A transaction with this many tries before it takes its turn.
 const TRIES_BEFORE_TURN: u32 = 4;
 /// Stands for the record whose lock is the turn. No record lies here. A record whose address has the same number in the
