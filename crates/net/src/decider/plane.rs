@@ -55,6 +55,10 @@ impl Plane {
                 let file = config.file.display();
                 Err(choice("--xdp", interface, format!("only with xdp = true in {file}")))
             }
+            (Some(interface), true) if is_loopback(interface) => {
+                let allowed = "an interface to other machines: loopback has no driver";
+                Err(choice("--xdp", interface, allowed))
+            }
             (Some(interface), true) => Plane::driver(config, at, interface),
         }
     }
@@ -132,6 +136,17 @@ impl Plane {
 }
 
 /// A choice of the caller that is refused.
+/// Whether this is the loopback interface of this machine.
+fn is_loopback(interface: &str) -> bool {
+    // IFF_LOOPBACK of linux/if.h.
+    const LOOPBACK: u32 = 0x8;
+    let flags = std::fs::read_to_string(format!("/sys/class/net/{interface}/flags"));
+    let flags = flags
+        .ok()
+        .and_then(|text| u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok());
+    flags.is_some_and(|flags| flags & LOOPBACK != 0)
+}
+
 pub(super) fn choice(
     field: &'static str,
     value: impl Into<String>,

@@ -289,6 +289,8 @@ fn a_place_of_the_decider_that_the_configuration_does_not_have_is_refused() {
     assert!(text.starts_with("--xdp = eth0; allowed: only with xdp = true in "), "{text}");
     let text = ended("xdp = true\n", None);
     assert!(text.starts_with("xdp = true in ") && text.contains("--xdp INTERFACE"), "{text}");
+    let text = ended("xdp = true\n", Some("lo"));
+    assert!(text.starts_with("--xdp = lo; allowed: an interface to other machines"), "{text}");
     if cfg!(not(feature = "xdp")) {
         let text = ended("xdp = true\n", Some("eth0"));
         assert!(
