@@ -105,8 +105,8 @@ impl Builder {
     /// the variant `corrected`. [`Builder::open`] refuses other names, and its error lists the names that exist.
     ///
     /// The protocols are `ford`, `occ`, `motor`, `lotus`, `oocc`, `drtm`, `dslr`, `2pl`, and `2pl` over a lock service
-    /// in this process: `2pl/srvlock`, `2pl/parlock`, `2pl/netlock`, `2pl/fisslock`, `2pl/fisslock-local`. The page
-    /// `docs/which-protocol.md` helps to choose.
+    /// in this process: `2pl/srvlock`, `2pl/parlock`, `2pl/netlock`, `2pl/fisslock`, `2pl/fisslock-local`. The name
+    /// `lotus/fisslock` is an experiment. The page `docs/which-protocol.md` helps to choose.
     ///
     /// Applications use the variant `corrected`. The variants `literal` (as a paper describes its system) and
     /// `measured` (as the system's public code works) are for experiments: they may lack rules that keep data right.

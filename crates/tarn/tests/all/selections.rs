@@ -321,8 +321,17 @@ fn a_second_row_in_a_unique_index_is_refused() -> Result<(), Error> {
         session.run(async |tx| table.put(tx, &item(1)).await)?;
         let refused =
             session.run(async |tx| table.put(tx, &item(2)).await).expect_err("the same code");
-        assert!(refused.to_string().contains("the unique index by_code"), "{}: {refused}", info.name);
-        assert_eq!(refused.violated_index().map(|(_, index)| index), Some("by_code"), "{}", info.name);
+        assert!(
+            refused.to_string().contains("the unique index by_code"),
+            "{}: {refused}",
+            info.name
+        );
+        assert_eq!(
+            refused.violated_index().map(|(_, index)| index),
+            Some("by_code"),
+            "{}",
+            info.name
+        );
     }
     Ok(())
 }
