@@ -270,7 +270,7 @@ pub(super) fn within(
         Some(value) if !allowed.contains(&value) => {
             let limit = match field {
                 "replicas" => " (the number of memory nodes)",
-                "threads-per-node" => " (the number of threads, at most 64)",
+                "threads-per-node" => " (the number of threads, at most 128)",
                 _ => "",
             };
             let allowed = format!("{} to {}{limit}", allowed.start(), allowed.end());
