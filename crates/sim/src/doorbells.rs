@@ -167,7 +167,7 @@ impl Registers {
         self.all.iter().map(|register| register.part.busy_ps()).max().unwrap_or(0)
     }
 
-    /// Counts the busy time of the registers before `end_ps`, as [`Resource::count_to`] does.
+    /// Adds the registers' busy time before `end_ps` to their count. The rest waits for the next count.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         self.counted_to_ps = end_ps;
         self.all.iter_mut().for_each(|register| register.part.count_to(end_ps));

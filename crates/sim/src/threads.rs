@@ -229,8 +229,7 @@ impl ComputeNode {
         (number % cores, earlier)
     }
 
-    /// Counts the busy time of the node's parts before `end_ps`, as [`crate::nic::Resource::count_to`]
-    /// does.
+    /// Adds the parts' busy time before `end_ps` to their count. The rest waits for the next count.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         self.nic.count_to(end_ps);
         self.registers.count_to(end_ps);
