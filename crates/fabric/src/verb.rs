@@ -41,6 +41,8 @@ pub struct Verb {
 }
 
 impl Verb {
+    /// The length of a table that has an entry for each number of a kind.
+    pub const KINDS_MAX: usize = 8;
     /// A flag: the verb takes effect after all earlier verbs of its batch.
     pub const FENCED: u8 = 1;
     /// A flag of a WRITE: no reader needs the lines of this WRITE to be atomic.
@@ -94,6 +96,13 @@ impl Verb {
             3 => VerbKind::FetchAndAdd,
             _ => VerbKind::MaskedCompareAndSwap,
         }
+    }
+
+    /// Returns the number of the verb's kind. The number is below [`Verb::KINDS_MAX`], and the compiler knows this. So
+    /// an access to a table of kinds needs no check.
+    #[inline(always)]
+    pub fn kind_number(&self) -> usize {
+        (self.shape >> 48) as usize % Verb::KINDS_MAX
     }
 
     /// Returns whether the verb is of this kind. `is` is cheaper than [`Verb::kind`].

@@ -62,28 +62,37 @@ impl PerByte {
     }
 }
 
-/// The number of kinds of verbs.
-const KINDS: usize = 5;
+/// One number for each kind of verb, by the number of the kind.
+type ByKind = [u64; Verb::KINDS_MAX];
 
 /// The costs of verbs, indexed by the number of the verb's kind. The processor cannot predict the kind
 /// of a verb. So the simulator reads the cost from a table, without a branch.
 #[derive(Clone, Copy, Debug)]
 struct Kinds {
     /// The time that a verb spends in the pipeline, without the time for bytes beyond the first 64.
-    pipeline: [u64; KINDS],
-    request: [u64; KINDS],
+    pipeline: ByKind,
+    /// The largest number of bytes that a request carries without a separate DMA.
+    inline_max: ByKind,
+    request: ByKind,
     /// For each kind of verb, a mask of the verb's bytes in the request. All bits are set if the
     /// request carries the verb's bytes. The mask is 0 if the request carries no bytes.
-    request_payload: [u64; KINDS],
-    response: [u64; KINDS],
-    response_payload: [u64; KINDS],
+    request_payload: ByKind,
+    response: ByKind,
+    response_payload: ByKind,
 }
 
 impl Kinds {
-    fn of([read, write, atomic]: [u64; 3], headers: &Headers) -> Kinds {
-        let of = |[read, write, atomic]: [u64; 3]| [read, write, atomic, atomic, atomic];
+    fn of([read, write, atomic]: [u64; 3], inline_max_bytes: u64, headers: &Headers) -> Kinds {
+        // All kinds except READ and WRITE are atomics.
+        let of = |[read, write, atomic]: [u64; 3]| {
+            let mut by_kind = [atomic; Verb::KINDS_MAX];
+            by_kind[VerbKind::Read as usize] = read;
+            by_kind[VerbKind::Write as usize] = write;
+            by_kind
+        };
         Kinds {
             pipeline: of([read, write, atomic]),
+            inline_max: of([u64::MAX, inline_max_bytes, u64::MAX]),
             request: of([headers.read_request, headers.write, headers.atomic_request]),
             request_payload: of([0, u64::MAX, 0]),
             response: of([headers.read_response, 0, headers.atomic_response]),
@@ -91,12 +100,6 @@ impl Kinds {
         }
     }
 }
-
-const _: () = assert!(
-    VerbKind::Read as usize == 0
-        && VerbKind::Write as usize == 1
-        && VerbKind::MaskedCompareAndSwap as usize == KINDS - 1
-);
 
 /// The number that stands for a thread's full speed. A thread with the slowness `2 * SPEED` takes twice
 /// the time.
@@ -172,10 +175,8 @@ pub(crate) struct Costs {
     pub(crate) switch: u64,
     post_verb: u64,
     post_write: u64,
-    doorbell: u64,
-    doorbell_shared: u64,
-    doorbell_handoff: u64,
-    doorbell_waiting_max: u64,
+    /// The costs that a thread pays to ring a doorbell.
+    pub(crate) doorbells: DoorbellCosts,
     pub(crate) far_doorbell: u64,
     pub(crate) far_completion: u64,
     pub(crate) poll_completion: u64,
@@ -242,14 +243,17 @@ impl Costs {
             Framing::RoceV2 => ROCE_V2,
         };
         let rates = [&nic.read_mops, &nic.write_mops, &nic.atomic_mops];
+        let inline_max_bytes = nic.inline_max_bytes.value as u64;
         Costs {
             switch: ps(&cpu.switch_ns),
             post_verb: ps(&cpu.post_verb_ns),
             post_write: ps(&cpu.post_write_ns),
-            doorbell: ps(&cpu.doorbell_ns),
-            doorbell_shared: ps(&cpu.doorbell_shared_ns),
-            doorbell_handoff: ps(&cpu.doorbell_handoff_ns),
-            doorbell_waiting_max: cpu.doorbell_waiting_max.value as u64,
+            doorbells: DoorbellCosts {
+                alone_ps: ps(&cpu.doorbell_ns),
+                shared_ps: ps(&cpu.doorbell_shared_ns),
+                handoff_ps: ps(&cpu.doorbell_handoff_ns),
+                waiting_max: cpu.doorbell_waiting_max.value as u64,
+            },
             far_doorbell: ps(&cpu.far_doorbell_ns),
             far_completion: ps(&cpu.far_completion_ns),
             poll_completion: ps(&cpu.poll_completion_ns),
@@ -279,7 +283,7 @@ impl Costs {
             credits: cpu.queue_pair_credits.value as u64,
             doorbell_registers: cpu.doorbell_registers.value as u32,
             doorbell_private: cpu.doorbell_private_registers.value as u32,
-            inline_max_bytes: nic.inline_max_bytes.value as u64,
+            inline_max_bytes,
             doorbells_of: form.doorbells.value,
             cores: cpu.cores.value as usize,
             near_cores: (cpu.cores.value / cpu.sockets.value).ceil() as usize,
@@ -289,7 +293,7 @@ impl Costs {
             pipeline_each_byte: PerByte::of_gbps(nic.pipeline_gbps.value),
             link_each_byte: PerByte::of_gbps(link.bandwidth_gbps.value),
             mtu_bytes: link.mtu_bytes.value as u64,
-            kinds: Kinds::of(rates.map(ps_each), &headers),
+            kinds: Kinds::of(rates.map(ps_each), inline_max_bytes, &headers),
             headers,
         }
     }
@@ -322,14 +326,13 @@ impl Costs {
     pub(crate) fn pipeline(&self, verb: &Verb) -> u64 {
         // An atomic has 8 bytes, so no byte of an atomic lies beyond the first 64 bytes.
         let beyond = (verb.len_bytes() as u64).saturating_sub(64);
-        self.kinds.pipeline[verb.kind() as usize] + self.pipeline_each_byte.of(beyond)
+        self.kinds.pipeline[verb.kind_number()] + self.pipeline_each_byte.of(beyond)
     }
 
     /// Returns whether the requester's NIC fetches a verb's bytes by a separate DMA.
     #[inline]
     pub(crate) fn is_fetched(&self, verb: &Verb) -> bool {
-        // The processor cannot predict the kind of a verb, so this expression has no branch.
-        verb.is(VerbKind::Write) & ((verb.len_bytes() as u64) > self.inline_max_bytes)
+        verb.len_bytes() as u64 > self.kinds.inline_max[verb.kind_number()]
     }
 
     /// Returns the processor time to create work requests.
@@ -366,17 +369,6 @@ impl Costs {
         self.together + records * self.together_record
     }
 
-    /// Returns the costs that a thread pays to ring a doorbell.
-    #[inline]
-    pub(crate) fn doorbells(&self) -> DoorbellCosts {
-        DoorbellCosts {
-            alone_ps: self.doorbell,
-            shared_ps: self.doorbell_shared,
-            handoff_ps: self.doorbell_handoff,
-            waiting_max: self.doorbell_waiting_max,
-        }
-    }
-
     /// Returns how long one datagram occupies its sender's transmit side. As the bytes of a WRITE, the
     /// bytes of a datagram leave with its request.
     pub(crate) fn transmit_message(&self, payload: usize) -> u64 {
@@ -403,7 +395,7 @@ impl Costs {
     /// Returns the number of bytes that a verb's request has on the wire.
     #[inline]
     pub(crate) fn request_bytes(&self, verb: &Verb) -> u64 {
-        let (kinds, kind) = (&self.kinds, verb.kind() as usize);
+        let (kinds, kind) = (&self.kinds, verb.kind_number());
         kinds.request[kind] + (self.payload(verb.len_bytes() as u64) & kinds.request_payload[kind])
     }
 
@@ -411,7 +403,7 @@ impl Costs {
     /// its own, so the number of bytes for a WRITE is 0.
     #[inline]
     pub(crate) fn response_bytes(&self, verb: &Verb) -> u64 {
-        let (kinds, kind) = (&self.kinds, verb.kind() as usize);
+        let (kinds, kind) = (&self.kinds, verb.kind_number());
         kinds.response[kind]
             + (self.payload(verb.len_bytes() as u64) & kinds.response_payload[kind])
     }
@@ -435,8 +427,11 @@ impl Costs {
     /// first packet. The payload is padded to words of 4 bytes.
     #[inline]
     fn payload(&self, bytes: u64) -> u64 {
-        let more = if bytes > self.mtu_bytes { (bytes - 1) / self.mtu_bytes } else { 0 };
-        bytes.next_multiple_of(4) + more * self.headers.more
+        let padded = (bytes + 3) & !3;
+        if bytes <= self.mtu_bytes {
+            return padded;
+        }
+        padded + (bytes - 1) / self.mtu_bytes * self.headers.more
     }
 }
 

@@ -13,8 +13,17 @@ use crate::costs::{Costs, SPEED};
 use crate::nic::Resource;
 use crate::profile::Doorbells;
 
-/// The register of a queue pair that does not exist yet.
-pub(crate) const NONE: u32 = u32::MAX;
+/// A thread's access to a register: the register, and the thread's place among those that use it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Doorbell {
+    register: u32,
+    place: u32,
+}
+
+impl Doorbell {
+    /// The doorbell of a queue pair that does not exist yet.
+    pub(crate) const NONE: Doorbell = Doorbell { register: u32::MAX, place: 0 };
+}
 
 /// The costs of ringing a doorbell.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +38,7 @@ pub(crate) struct DoorbellCosts {
 /// The thread that rings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ringer {
-    pub(crate) thread: u32,
+    pub(crate) doorbell: Doorbell,
     /// How long the thread's work takes, in units of 1 / [`SPEED`] of the time on a core of its own.
     pub(crate) slowness: u64,
     /// The extra time of a ring because the thread's core is far from the NIC.
@@ -42,37 +51,26 @@ pub(crate) struct Ringer {
 #[derive(Debug)]
 struct Register {
     part: Resource,
-    /// The thread that rang last, and the time until which it posts to this register.
-    last: (u32, u64),
-    /// The other threads that may still post to this register, with these times.
-    others: Vec<(u32, u64)>,
+    /// The threads that use the register.
+    users: Vec<u32>,
+    /// The time until which each of them posts to the register.
+    posts_until_ps: Vec<u64>,
 }
-
-/// No thread has rung yet.
-const NOBODY: (u32, u64) = (u32::MAX, 0);
 
 impl Register {
     fn new() -> Register {
-        Register { part: Resource::default(), last: NOBODY, others: Vec::new() }
+        Register { part: Resource::default(), users: Vec::new(), posts_until_ps: Vec::new() }
     }
 
-    /// Returns the number of other threads that post while `thread` rings.
+    /// Returns the number of other threads that post now.
     #[inline]
-    fn waiting(&mut self, thread: u32, now_ps: u64) -> u64 {
-        let (last, until_ps) = self.last;
-        match self.others.is_empty() && (last == thread || until_ps <= now_ps) {
-            true => 0,
-            false => self.waiting_among_many(thread, now_ps),
+    fn waiting(&self, own_until_ps: u64, now_ps: u64) -> u64 {
+        let all_until_ps = self.posts_until_ps.as_slice();
+        if all_until_ps.len() == 1 {
+            return 0;
         }
-    }
-
-    /// Does the same for a register to which several threads post. Threads that have rung are forgotten.
-    fn waiting_among_many(&mut self, thread: u32, now_ps: u64) -> u64 {
-        if self.last.0 != thread {
-            self.others.push(self.last);
-        }
-        self.others.retain(|&(other, until_ps)| other != thread && until_ps > now_ps);
-        self.others.len() as u64
+        let posts = |until_ps: u64| u64::from(until_ps > now_ps);
+        all_until_ps.iter().map(|until_ps| posts(*until_ps)).sum::<u64>() - posts(own_until_ps)
     }
 }
 
@@ -105,18 +103,18 @@ impl Registers {
         }
     }
 
-    /// Begins again without queue pairs, for a new incarnation of the node.
+    /// Begins again without queue pairs, for a new incarnation of the node. Threads of earlier incarnations
+    /// keep their places.
     pub(crate) fn clear(&mut self) {
         self.given = 0;
         for register in &mut self.all {
-            register.last = NOBODY;
-            register.others.clear();
+            register.posts_until_ps.fill(0);
         }
     }
 
-    /// Gives a register to a new queue pair of a thread. `own` is the thread's own register.
-    pub(crate) fn give(&mut self, own: &mut u32) -> u32 {
-        if *own != NONE {
+    /// Gives a register to a new queue pair of a thread. `own` is the thread's own doorbell.
+    pub(crate) fn give(&mut self, thread: u32, own: &mut Doorbell) -> Doorbell {
+        if *own != Doorbell::NONE {
             return *own;
         }
         let number = self.given;
@@ -128,37 +126,45 @@ impl Registers {
                     register.part.count_to(self.counted_to_ps);
                     self.all.push(register);
                 }
-                *own = number as u32;
+                *own = self.doorbell_of(number, thread);
                 *own
             }
             Doorbells::OfQueuePairs => match number.checked_sub(self.private) {
-                None => number as u32,
-                Some(later) => (self.private + later % (self.all.len() - self.private)) as u32,
+                None => self.doorbell_of(number, thread),
+                Some(later) => {
+                    let shared = self.all.len() - self.private;
+                    self.doorbell_of(self.private + later % shared, thread)
+                }
             },
         }
+    }
+
+    /// Lets a thread use a register.
+    fn doorbell_of(&mut self, number: usize, thread: u32) -> Doorbell {
+        let register = &mut self.all[number];
+        let place = register.users.iter().position(|user| *user == thread).unwrap_or_else(|| {
+            register.users.push(thread);
+            register.posts_until_ps.push(0);
+            register.users.len() - 1
+        });
+        Doorbell { register: number as u32, place: place as u32 }
     }
 
     /// Rings a doorbell for a thread. Returns the time at which the thread continues. If one turn rings
     /// several times, each ring reserves the register from the beginning of the turn on. So the register
     /// does not wait for the thread's work between the rings.
     #[inline]
-    pub(crate) fn ring(
-        &mut self,
-        register: u32,
-        by: Ringer,
-        costs: DoorbellCosts,
-        now_ps: u64,
-    ) -> u64 {
-        let register = &mut self.all[register as usize];
-        let others = register.waiting(by.thread, now_ps);
-        let shared_ps = match others.min(costs.waiting_max) {
+    pub(crate) fn ring(&mut self, by: Ringer, costs: &DoorbellCosts, now_ps: u64) -> u64 {
+        let register = &mut self.all[by.doorbell.register as usize];
+        let own_until_ps = register.posts_until_ps[by.doorbell.place as usize];
+        let shared_ps = match register.waiting(own_until_ps, now_ps).min(costs.waiting_max) {
             0 => 0,
             others => costs.shared_ps + costs.handoff_ps * others,
         };
         let service_ps = (costs.alone_ps + by.far_ps) * by.slowness / SPEED + shared_ps;
         let rung_ps = register.part.reserve(now_ps, service_ps);
         let until_ps = rung_ps.max(by.local_ps + service_ps);
-        register.last = (by.thread, until_ps);
+        register.posts_until_ps[by.doorbell.place as usize] = until_ps;
         until_ps
     }
 
@@ -190,23 +196,38 @@ mod tests {
     #[test]
     fn the_first_queue_pairs_get_registers_of_their_own_and_the_others_share_in_turn() {
         let mut stock = registers("of-queue-pairs");
-        let given: Vec<u32> = (0..30).map(|_| stock.give(&mut NONE.clone())).collect();
+        let mut give = |thread| stock.give(thread, &mut Doorbell::NONE.clone()).register;
+        let given: Vec<u32> = (0..30).map(&mut give).collect();
         let shared = (4..16).chain(4..16).chain(4..6);
         assert_eq!(given, (0..4).chain(shared).collect::<Vec<u32>>());
     }
 
     #[test]
     fn a_thread_with_a_register_of_its_own_rings_it_for_all_its_queue_pairs() {
-        let (mut own, mut one, mut other) = (registers("one-a-thread"), NONE, NONE);
-        assert_eq!([own.give(&mut one), own.give(&mut other), own.give(&mut one)], [0, 1, 0]);
+        let mut own = registers("one-a-thread");
+        let (mut one, mut other) = (Doorbell::NONE, Doorbell::NONE);
+        let given = [own.give(7, &mut one), own.give(8, &mut other), own.give(7, &mut one)];
+        assert_eq!(given.map(|doorbell| doorbell.register), [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_thread_has_one_place_at_a_register_for_all_its_queue_pairs() {
+        let mut stock = registers("of-queue-pairs");
+        let mut give = |thread| stock.give(thread, &mut Doorbell::NONE.clone());
+        let of_one: Vec<Doorbell> = (0..17).map(|_| give(7)).collect();
+        let of_other = give(8);
+        assert_eq!(of_one[4], of_one[16]);
+        assert_eq!((of_one[5].register, of_one[5].place), (5, 0));
+        assert_eq!((of_other.register, of_other.place), (5, 1));
     }
 
     #[test]
     fn a_ring_costs_more_only_while_others_post() {
         let mut stock = registers("of-queue-pairs");
         let mut ring = |thread, now_ps| {
-            let by = Ringer { thread, slowness: SPEED, far_ps: 0, local_ps: now_ps };
-            stock.ring(5, by, COSTS, now_ps)
+            let doorbell = stock.doorbell_of(5, thread);
+            let by = Ringer { doorbell, slowness: SPEED, far_ps: 0, local_ps: now_ps };
+            stock.ring(by, &COSTS, now_ps)
         };
         assert_eq!([ring(0, 0), ring(0, 0)], [100, 200], "alone");
         assert_eq!([ring(1, 50), ring(1, 50)], [311, 422], "one other posts");
@@ -219,9 +240,16 @@ mod tests {
     #[test]
     fn a_thread_posts_until_its_processor_is_through() {
         let mut stock = registers("of-queue-pairs");
-        let by = |thread, local_ps| Ringer { thread, slowness: 2 * SPEED, far_ps: 5, local_ps };
-        assert_eq!(stock.ring(5, by(0, 500), COSTS, 0), 710, "a slow thread, far from the NIC");
-        assert_eq!(stock.ring(5, by(1, 600), COSTS, 600), 821, "the first still posts");
-        assert_eq!(stock.ring(5, by(2, 900), COSTS, 900), 1_110, "both are through");
+        let mut ring = |thread, local_ps, now_ps| {
+            let doorbell = stock.doorbell_of(5, thread);
+            stock.ring(
+                Ringer { doorbell, slowness: 2 * SPEED, far_ps: 5, local_ps },
+                &COSTS,
+                now_ps,
+            )
+        };
+        assert_eq!(ring(0, 500, 0), 710, "a slow thread, far from the NIC");
+        assert_eq!(ring(1, 600, 600), 821, "the first still posts");
+        assert_eq!(ring(2, 900, 900), 1_110, "both are through");
     }
 }

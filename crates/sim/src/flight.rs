@@ -10,7 +10,7 @@ use crate::costs::{Costs, Requests};
 use crate::effects::Placement;
 use crate::memory::{Memory, Place};
 use crate::prefetch::{prefetch, prefetch_range};
-use crate::slab::{Reused, Slab};
+use crate::slab::{self, Reused, Slab};
 use tarn_fabric::address::{LINE_BYTES, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb, VerbKind};
@@ -175,18 +175,29 @@ impl Batches {
     /// Returns the batch of `node`. If the round has no batch for this node yet, the function adds one.
     #[inline(always)]
     fn of(&mut self, node: NodeSlot) -> &mut Batch {
-        let len = self.len;
-        let known = (0..len).find(|index| self.get(*index).node == node);
-        let index = known.unwrap_or_else(|| {
-            let batch = Batch::none(node);
-            match self.few.get_mut(len as usize) {
-                Some(place) => *place = batch,
-                None => self.more.push(batch),
+        let len = self.len as usize;
+        for at in 0..FEW {
+            if at == len {
+                self.len += 1;
+                self.few[at] = Batch::none(node);
             }
-            self.len = len + 1;
-            len
+            if self.few[at].node == node {
+                return &mut self.few[at];
+            }
+        }
+        self.of_many(node)
+    }
+
+    /// Like `of`, for a node whose batch is not among the first few.
+    #[cold]
+    fn of_many(&mut self, node: NodeSlot) -> &mut Batch {
+        let known = self.more.iter().position(|batch| batch.node == node);
+        let at = known.unwrap_or_else(|| {
+            self.more.push(Batch::none(node));
+            self.len += 1;
+            self.more.len() - 1
         });
-        self.get_mut(index)
+        &mut self.more[at]
     }
 }
 
@@ -255,6 +266,12 @@ impl Reused for Flight {
 }
 
 impl Flight {
+    /// Returns the ticket that the owner of the round keeps, if the flight's place is `index`.
+    #[inline(always)]
+    pub(crate) fn ticket(&self, index: u32) -> u64 {
+        slab::ticket(self, index)
+    }
+
     /// The flight's verbs.
     #[inline(always)]
     pub(crate) fn verbs(&self) -> &[Verb] {
@@ -284,7 +301,7 @@ impl Flight {
             // After 64 shifts the value of `bit` is 0, so the verbs after the first 64 verbs set no
             // bit.
             bit <<= 1;
-            batch.writes += u32::from(verb.is(VerbKind::Write));
+            batch.writes += u32::from(verb.kind_number() == VerbKind::Write as usize);
             batch.fetched += u32::from(costs.is_fetched(verb));
             batch.request_bytes += costs.request_bytes(verb) as u32;
             let place = placement.place(memory, verb);

@@ -4,7 +4,7 @@
 //! target endpoint exists. In random mode a datagram may be lost, arrive twice, or be overtaken. The
 //! module reuses the buffers of datagrams, so in steady state it allocates no buffer.
 
-use crate::doorbells::NONE;
+use crate::doorbells::Doorbell;
 use crate::service::NodeKind;
 use crate::world::{Event, World};
 use tarn_fabric::backend::Endpoint;
@@ -62,10 +62,9 @@ impl World {
         }
         let is_to_switch = self.is_switch(to);
         let travel_ps = if is_to_switch { self.costs.half_way } else { self.costs.travel };
-        if self.threads[thread as usize].mail_register == NONE {
+        if self.threads[thread as usize].mail_doorbell == Doorbell::NONE {
             self.connect_mail(thread);
         }
-        let number = thread;
         let thread = &mut self.threads[thread as usize];
         let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
         thread.spend(self.costs.send_message);
@@ -74,9 +73,12 @@ impl World {
         // leave with one doorbell.
         if thread.rang_in_turn != self.tallies.turns {
             thread.rang_in_turn = self.tallies.turns;
-            let (register, by) = (thread.mail_register, thread.ringer(number));
-            let costs = self.costs.doorbells();
-            thread.local_ps = compute.registers.ring(register, by, costs, self.now_ps);
+            thread.ring(
+                thread.mail_doorbell,
+                &mut compute.registers,
+                &self.costs.doorbells,
+                self.now_ps,
+            );
         }
         let nic = &mut compute.nic;
         let wire_ps = self.costs.link(self.costs.datagram_bytes(bytes.len()));

@@ -6,6 +6,7 @@
 //! for the observer is empty. The observer does not see events of a cluster at rest. In random mode
 //! verbs land line by line, and the observer does not see that a node has served a batch.
 
+use crate::flight::{Flight, Interest};
 use crate::world::World;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::backend::Endpoint;
@@ -85,29 +86,35 @@ fn nanos(ps: u64) -> Nanos {
     Nanos(ps / 1_000)
 }
 
-impl World {
-    /// Returns whether the world has an observer.
-    #[inline(always)]
-    pub(crate) fn is_observed(&self) -> bool {
-        self.eyes.0.is_some()
-    }
-
+impl Eyes {
     /// Shows the observer a batch that was posted. The arguments say when the processor and the NIC
     /// finished the batch, and when the batch arrives.
     #[cold]
     pub(crate) fn show_posted(
         &mut self,
-        index: u32,
+        (flight, index): (&Flight, u32),
         batch: u32,
-        [posted_ps, sent_ps, arrival_ps]: [u64; 3],
+        times_ps: [u64; 3],
     ) {
-        let ticket = self.flights.ticket(index);
-        let flight = self.flights.get(index);
-        let is_detached = flight.interest == crate::flight::Interest::Detached;
-        let (to, verbs) = (flight.batches.get(batch).node, flight.verbs());
-        let (posted, sent, arrives) = (nanos(posted_ps), nanos(sent_ps), nanos(arrival_ps));
-        let Some(observer) = &mut self.eyes.0 else { return };
-        observer.see(Seen::Posted { ticket, is_detached, to, verbs, posted, sent, arrives });
+        let Some(observer) = &mut self.0 else { return };
+        let [posted, sent, arrives] = times_ps.map(nanos);
+        observer.see(Seen::Posted {
+            ticket: flight.ticket(index),
+            is_detached: flight.interest == Interest::Detached,
+            to: flight.batches.get(batch).node,
+            verbs: flight.verbs(),
+            posted,
+            sent,
+            arrives,
+        });
+    }
+}
+
+impl World {
+    /// Returns whether the world has an observer.
+    #[inline(always)]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.eyes.0.is_some()
     }
 
     /// Shows the observer a batch that was served now.

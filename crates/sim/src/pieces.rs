@@ -22,8 +22,8 @@ impl World {
     pub(crate) fn begin_pieces(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
         let batch = *flight.batches.get(batch_index);
-        let connection =
-            &mut self.threads[flight.thread as usize].connections[usize::from(batch.node.0)];
+        let connections = &mut self.threads[flight.thread as usize].connections;
+        let connection = &mut connections[usize::from(batch.node.0)].rare;
         if connection.unawaited.iter().any(|earlier| earlier.before < u64::from(batch.number)) {
             connection.held.push((index, batch_index));
             return;
@@ -41,7 +41,7 @@ impl World {
         let to = self.flights.get(index).batches.get(batch_index).node;
         let dice = self.dice.as_mut().expect("random mode has dice");
         let wait_ps = self.costs.switch + dice.piece_ps(self.now_ps, usize::from(to.0));
-        let event = Event::Piece { flight: index, batch: batch_index };
+        let event = Event::Piece { flight: index, batch: batch_index as u16 };
         self.queue.push(self.now_ps + wait_ps, event);
     }
 
@@ -50,7 +50,7 @@ impl World {
         let flight = self.flights.get(index);
         let &Batch { node: to, number, .. } = flight.batches.get(batch_index);
         let thread = &self.threads[flight.thread as usize];
-        let open = &thread.connections[usize::from(to.0)].unawaited;
+        let open = &thread.connections[usize::from(to.0)].rare.unawaited;
         assert!(
             open.iter().all(|it| it.before >= u64::from(number)),
             "a batch has overtaken an unawaited \
@@ -120,11 +120,13 @@ impl World {
         let connection = &mut connections[usize::from(batch.node.0).min(known)];
         connection.arrived += 1;
         assert!(connection.arrived <= connection.posted, "a batch has ended twice");
-        let open = connection.unawaited.len();
-        connection.unawaited.retain(|it| it.number != u64::from(batch.number));
-        if connection.unawaited.len() < open {
-            for (flight, batch) in connection.held.drain(..) {
-                self.queue.push(self.now_ps, Event::Arrive { flight, batch });
+        let rare = &mut connection.rare;
+        let open = rare.unawaited.len();
+        rare.unawaited.retain(|it| it.number != u64::from(batch.number));
+        if rare.unawaited.len() < open {
+            for (flight, batch) in rare.held.drain(..) {
+                let event = Event::Arrive { flight, batch: batch as u16 };
+                self.queue.push(self.now_ps, event);
             }
         }
     }

@@ -7,11 +7,15 @@
 //! The verbs of a batch leave one after the other: the first verb is on the wire while the last verb
 //! is still in the NIC.
 
-use crate::doorbells::NONE;
+use crate::costs::Costs;
+use crate::dice::Dice;
+use crate::doorbells::Doorbell;
 use crate::effects::execute;
-use crate::flight::Interest;
+use crate::flight::{Batch, Flights, Interest};
 use crate::nic::Stream;
-use crate::threads::{Connection, Unawaited};
+use crate::observe::Eyes;
+use crate::queue::EventQueue;
+use crate::threads::{ComputeNode, Thread, Unawaited};
 use crate::world::{Event, World};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
@@ -22,8 +26,16 @@ use tarn_fabric::round::Round;
 /// data is in the cache anyway.
 pub(crate) const LINES_BEHIND: usize = 2;
 
-fn connections_of(world: &mut World, thread: u32, at: usize) -> &mut Connection {
-    &mut world.threads[thread as usize].connections[at]
+/// A thread that sends batches, and the parts of the cluster that it uses for this.
+struct Sender<'a> {
+    number: u32,
+    thread: &'a mut Thread,
+    compute: &'a mut ComputeNode,
+    costs: &'a Costs,
+    queue: &'a mut EventQueue<Event>,
+    dice: &'a mut Option<Dice>,
+    eyes: &'a mut Eyes,
+    now_ps: u64,
 }
 
 impl World {
@@ -31,12 +43,31 @@ impl World {
     pub(crate) fn post(&mut self, thread: u32, round: &mut Round, interest: Interest) -> u64 {
         let waiter = if interest == Interest::Awaited { self.current } else { None };
         let model = (&self.costs, self.placement, &self.memory);
-        let flight = self.flights.begin(round, thread, waiter, interest, model);
-        self.prefetch_lines(flight);
-        for batch in 0..self.flights.get(flight).batches.len() {
-            self.ring(flight, batch);
+        let index = self.flights.begin(round, thread, waiter, interest, model);
+        self.prefetch_lines(index);
+        if !self.threads[thread as usize].is_connected {
+            self.connect(thread);
         }
-        self.flights.ticket(flight)
+        let (mut sender, flights) = self.sender(thread);
+        let flight = flights.get(index);
+        let is_detached = interest == Interest::Detached;
+        for number in 0..flight.batches.len() {
+            let batch = flight.batches.get_mut(number);
+            let Some(times_ps) = sender.ring(batch, (index, number), is_detached) else { continue };
+            if sender.eyes.0.is_some() {
+                sender.eyes.show_posted((flight, index), number, times_ps);
+            }
+        }
+        flight.ticket(index)
+    }
+
+    #[inline(always)]
+    fn sender(&mut self, number: u32) -> (Sender<'_>, &mut Flights) {
+        let World { threads, compute_nodes, flights, costs, queue, dice, eyes, now_ps, .. } = self;
+        let thread = &mut threads[number as usize];
+        let compute = &mut compute_nodes[usize::from(thread.node.slot.0)];
+        let now_ps = *now_ps;
+        (Sender { number, thread, compute, costs, queue, dice, eyes, now_ps }, flights)
     }
 
     /// Prefetches the lines of a round that began earlier and has not arrived. The round's table
@@ -48,115 +79,6 @@ impl World {
         self.flights.prefetch_lines(earlier, &self.memory);
     }
 
-    /// Posts one batch and rings its doorbell. If the requester rings several times for the batch, the batch is
-    /// complete at its NIC after the last ring.
-    fn ring(&mut self, index: u32, batch_index: u32) {
-        let flight = self.flights.get(index);
-        let (number, detached) = (flight.thread, flight.interest == Interest::Detached);
-        let thread = &self.threads[number as usize];
-        let known = thread.connections.len() - 1;
-        let connection = usize::from(flight.batches.get(batch_index).node.0).min(known);
-        if thread.connections[connection].register == NONE {
-            self.connect(number, connection);
-        }
-        let costs = &self.costs;
-        let batch = self.flights.get(index).batches.get_mut(batch_index);
-        let thread = &mut self.threads[number as usize];
-        let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
-
-        let begun_ps = thread.local_ps;
-        thread.spend(costs.post(batch.requests()));
-        let (rings, register) = (&mut compute.registers, thread.connections[connection].register);
-        for _ in 0..=batch.more_rings {
-            let by = thread.ringer(number);
-            thread.local_ps = rings.ring(register, by, costs.doorbells(), self.now_ps);
-        }
-        let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
-        if costs.credits != 0 && self.waits_for_credits((index, batch_index), connection, begun_ps)
-        {
-            return;
-        }
-        self.leave(index, batch_index, (number, connection), (processor_ps, detached));
-    }
-
-    /// Sends a posted batch. `processor_ps` is the time that the processor still needs before the batch leaves.
-    #[inline(always)]
-    fn leave(
-        &mut self,
-        index: u32,
-        batch_index: u32,
-        (number, connection): (u32, usize),
-        (processor_ps, detached): (u64, bool),
-    ) {
-        let costs = &self.costs;
-        let batch = self.flights.get(index).batches.get_mut(batch_index);
-        let thread = &mut self.threads[number as usize];
-        let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
-        let verbs = u64::from(batch.verbs);
-
-        let nic = &mut compute.nic;
-        nic.in_flight += verbs;
-        let transmit_ps = costs.transmit(batch.requests(), nic.in_flight);
-        let sent_ps = nic.transmit.reserve(self.now_ps, transmit_ps);
-        let wire_ps = costs.link(batch.request_bytes.into());
-        let stream = Stream {
-            first_ps: sent_ps - transmit_ps + transmit_ps / verbs,
-            last_ps: sent_ps,
-            all_take_ps: wire_ps,
-            last_takes_ps: wire_ps / verbs,
-        };
-        let out_ps = nic.link_out.pass(self.now_ps, stream);
-        let mut arrival_ps = out_ps + processor_ps + costs.issue + costs.travel;
-
-        let connection = &mut thread.connections[connection];
-        connection.posted += 1;
-        batch.number = connection.posted as u32;
-        match &mut self.dice {
-            // Batches of one connection arrive in order. So no batch may overtake an earlier batch of
-            // its connection.
-            None => arrival_ps = arrival_ps.max(connection.last_arrival_ps),
-            Some(dice) => {
-                let (index, node) = (number, usize::from(thread.node.slot.0));
-                arrival_ps += dice.way_ps(self.now_ps, index, node);
-                if detached {
-                    let number = connection.posted;
-                    connection.unawaited.push(Unawaited { number, before: number });
-                }
-            }
-        }
-        connection.last_arrival_ps = arrival_ps;
-        self.queue.push(arrival_ps, Event::Arrive { flight: index, batch: batch_index });
-        if self.is_observed() {
-            let posted_ps = self.now_ps + processor_ps;
-            self.show_posted(index, batch_index, [posted_ps, out_ps + processor_ps, arrival_ps]);
-        }
-    }
-
-    /// Takes the credits for a batch, if its connection has limited credits and enough of them are free. Otherwise
-    /// keeps the batch until they are, and returns true. A batch with more requests than there are credits waits until
-    /// all of them are free. The processor, which began to post the batch at `begun_ps`, then takes the same time once
-    /// more before the batch leaves, but it does other work meanwhile. Random mode has no limit.
-    #[cold]
-    fn waits_for_credits(
-        &mut self,
-        (index, batch_index): (u32, u32),
-        connection: usize,
-        begun_ps: u64,
-    ) -> bool {
-        if self.dice.is_some() {
-            return false;
-        }
-        let flight = self.flights.get(index);
-        let (thread, verbs) = (flight.thread, flight.batches.get(batch_index).verbs.into());
-        let thread = &mut self.threads[thread as usize];
-        let connection = &mut thread.connections[connection];
-        if connection.waiting.is_empty() && connection.takes(verbs, self.costs.credits) {
-            return false;
-        }
-        connection.waiting.push_back((index, batch_index, thread.local_ps - begun_ps));
-        true
-    }
-
     /// Gives the credits of a completed round back. Batches that waited for them leave.
     #[cold]
     pub(crate) fn give_credits_back(&mut self, index: u32) {
@@ -164,22 +86,23 @@ impl World {
             return;
         }
         let credits = self.costs.credits;
-        for batch in 0..self.flights.get(index).batches.len() {
-            let flight = self.flights.get(index);
-            let (number, batch) = (flight.thread, *flight.batches.get(batch));
-            let connections = &mut self.threads[number as usize].connections;
-            let at = usize::from(batch.node.0).min(connections.len() - 1);
-            connections[at].outstanding -= u64::from(batch.verbs);
-            while let Some(&(next, part, posting_ps)) =
-                connections_of(self, number, at).waiting.front()
-            {
-                let verbs = self.flights.get(next).batches.get(part).verbs.into();
-                let connection = connections_of(self, number, at);
-                if !connection.takes(verbs, credits) {
+        let thread = self.flights.get(index).thread;
+        let (mut sender, flights) = self.sender(thread);
+        for batch in 0..flights.get(index).batches.len() {
+            let batch = *flights.get(index).batches.get(batch);
+            let at = sender.thread.connection_to(batch.node);
+            sender.thread.connections[at].rare.outstanding -= u64::from(batch.verbs);
+            loop {
+                let connection = &mut sender.thread.connections[at].rare;
+                let Some(&(next, part, posting_ps)) = connection.waiting.front() else { break };
+                let flight = flights.get(next);
+                if !connection.takes(flight.batches.get(part).verbs.into(), credits) {
                     break;
                 }
                 connection.waiting.pop_front();
-                self.leave(next, part, (number, at), (posting_ps, false));
+                let batch = flight.batches.get_mut(part);
+                let times_ps = sender.leave(batch, (next, part), at, (posting_ps, false));
+                sender.eyes.show_posted((flight, next), part, times_ps);
             }
         }
     }
@@ -211,7 +134,7 @@ impl World {
             let connection = &mut connections[usize::from(batch.node.0).min(known)];
             if !batch.is_done {
                 let (number, before) = (batch.number.into(), connection.posted);
-                connection.unawaited.push(Unawaited { number, before });
+                connection.rare.unawaited.push(Unawaited { number, before });
             }
         }
     }
@@ -235,5 +158,93 @@ impl World {
             execute(&mut self.memory, place, verb, data);
         }
         Ok(())
+    }
+}
+
+impl Sender<'_> {
+    /// Posts one batch and rings its doorbell. If the requester rings several times for the batch, the batch is
+    /// complete at its NIC after the last ring. Returns the times of [`Sender::leave`], or nothing if the batch waits
+    /// for credits.
+    #[inline(always)]
+    fn ring(
+        &mut self,
+        batch: &mut Batch,
+        names: (u32, u32),
+        is_detached: bool,
+    ) -> Option<[u64; 3]> {
+        let Sender { thread, compute, costs, now_ps, .. } = self;
+        let at = thread.connection_to(batch.node);
+        let registers = &mut compute.registers;
+        let mut doorbell = thread.connections[at].doorbell;
+        if doorbell == Doorbell::NONE {
+            doorbell = thread.connect_spare(self.number, at, registers);
+        }
+        let begun_ps = thread.local_ps;
+        thread.spend(costs.post(batch.requests()));
+        thread.ring(doorbell, registers, &costs.doorbells, *now_ps);
+        if batch.more_rings > 0 {
+            let more = (doorbell, batch.more_rings);
+            thread.ring_often(more, registers, &costs.doorbells, *now_ps);
+        }
+        let processor_ps = thread.local_ps.saturating_sub(*now_ps);
+        // Random mode has no limit of credits.
+        if costs.credits != 0 && self.dice.is_none() {
+            let posting_ps = thread.local_ps - begun_ps;
+            let connection = &mut thread.connections[at].rare;
+            if connection.waits_for_credits(names, (batch.verbs.into(), costs.credits), posting_ps)
+            {
+                return None;
+            }
+        }
+        Some(self.leave(batch, names, at, (processor_ps, is_detached)))
+    }
+
+    /// Sends a posted batch over connection `at`. `processor_ps` is the time that the processor still needs before
+    /// the batch leaves. Returns when the processor and the NIC finish the batch, and when the batch arrives.
+    #[inline(always)]
+    fn leave(
+        &mut self,
+        batch: &mut Batch,
+        (flight, batch_index): (u32, u32),
+        at: usize,
+        (processor_ps, is_detached): (u64, bool),
+    ) -> [u64; 3] {
+        let Sender { thread, compute, costs, .. } = self;
+        let (now_ps, verbs) = (self.now_ps, u64::from(batch.verbs));
+
+        let nic = &mut compute.nic;
+        nic.in_flight += verbs;
+        let transmit_ps = costs.transmit(batch.requests(), nic.in_flight);
+        let sent_ps = nic.transmit.reserve(now_ps, transmit_ps);
+        let wire_ps = costs.link(batch.request_bytes.into());
+        let stream = Stream {
+            first_ps: sent_ps - transmit_ps + transmit_ps / verbs,
+            last_ps: sent_ps,
+            all_take_ps: wire_ps,
+            last_takes_ps: wire_ps / verbs,
+        };
+        let out_ps = nic.link_out.pass(now_ps, stream);
+        let mut arrival_ps = out_ps + processor_ps + costs.issue + costs.travel;
+
+        let connection = &mut thread.connections[at];
+        connection.posted += 1;
+        batch.number = connection.posted as u32;
+        match self.dice {
+            // Batches of one connection arrive in order. So no batch may overtake an earlier batch of
+            // its connection.
+            None => arrival_ps = arrival_ps.max(connection.last_arrival_ps),
+            Some(dice) => {
+                let node = usize::from(thread.node.slot.0);
+                arrival_ps += dice.way_ps(now_ps, self.number, node);
+                if is_detached {
+                    let number = connection.posted;
+                    let unawaited = Unawaited { number, before: number };
+                    connection.rare.unawaited.push(unawaited);
+                }
+            }
+        }
+        connection.last_arrival_ps = arrival_ps;
+        self.queue.push(arrival_ps, Event::Arrive { flight, batch: batch_index as u16 });
+        [now_ps + processor_ps, out_ps + processor_ps, arrival_ps]
     }
 }

@@ -135,10 +135,17 @@ impl<T: Copy> EventQueue<T> {
         if slot - self.cursor < SLOTS as u64 {
             self.file(slot, at_ps, item);
         } else {
-            self.sequence += 1;
-            self.far.push(Reverse(Far { at_ps, sequence: self.sequence, item }));
-            self.far_slot = self.far_slot.min(slot);
+            self.push_far(slot, at_ps, item);
         }
+    }
+
+    /// Like `push`, for an event that is too far away for the calendar. A separate function, so that `push`
+    /// needs few registers.
+    #[inline(never)]
+    fn push_far(&mut self, slot: u64, at_ps: u64, item: T) {
+        self.sequence += 1;
+        self.far.push(Reverse(Far { at_ps, sequence: self.sequence, item }));
+        self.far_slot = self.far_slot.min(slot);
     }
 
     /// Adds an event to its slot, behind the slot's earlier events of the same time.

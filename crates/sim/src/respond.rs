@@ -162,6 +162,8 @@ fn serve(
     let (mut done_ps, mut responses, mut executed) = (0, Responses::default(), 0);
     let (mut unanswered, mut error, mut seen) = (false, None, 0);
     let (verbs, data, places) = flight.parts();
+    // How much earlier than the last verb a verb arrived.
+    let mut earlier_ps = apart_ps * u64::from(batch.verbs);
     let mut mine = batch.mine();
     while let Some(at) = mine.next(verbs) {
         let (Some(verb), Some(&place)) = (verbs.get_mut(at), places.get(at)) else { break };
@@ -170,8 +172,8 @@ fn serve(
             break;
         }
         executed += 1;
-        let before_last = u64::from(batch.verbs) - executed;
-        let here_ps = last_ps.saturating_sub(apart_ps * before_last);
+        earlier_ps -= apart_ps;
+        let here_ps = last_ps.saturating_sub(earlier_ps);
         let (service_ps, address) = (costs.pipeline(verb), verb.target.address().to_word());
         let through_ps = nic.pipeline.reserve(here_ps, service_ps);
         // A verb begins only after the earlier atomics of its own batch have ended. Verbs of other

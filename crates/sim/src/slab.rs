@@ -17,6 +17,12 @@ pub(crate) trait Reused {
     fn set_generation(&mut self, generation: u32);
 }
 
+/// Returns the ticket that the user of place `index`, which holds `it`, keeps.
+#[inline(always)]
+pub(crate) fn ticket(it: &impl Reused, index: u32) -> u64 {
+    u64::from(it.generation()) << 32 | u64::from(index)
+}
+
 /// A set of places that are reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
@@ -66,7 +72,7 @@ impl<T: Reused> Slab<T> {
     /// Returns the ticket that the user of a place keeps.
     #[inline]
     pub(crate) fn ticket(&self, index: u32) -> u64 {
-        u64::from(self.get(index).generation()) << 32 | u64::from(index)
+        ticket(self.get(index), index)
     }
 
     /// Returns the place that a ticket names, unless the place has been reused since.

@@ -8,12 +8,12 @@
 //! by polling does not use up virtual time by spinning.
 
 use crate::costs::{Costs, SPEED};
-use crate::doorbells::{NONE, Registers, Ringer};
+use crate::doorbells::{Doorbell, DoorbellCosts, Registers, Ringer};
 use crate::nic::Nic;
 use crate::service::NodeKind;
 use crate::world::World;
 use std::collections::VecDeque;
-use tarn_fabric::address::{Incarnation, NodeId};
+use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::backend::Endpoint;
 
 /// The state of a coroutine.
@@ -40,8 +40,8 @@ pub(crate) struct Task {
 /// The connection over which one thread sends requests to one memory node.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
-    /// The doorbell register of the connection's queue pair.
-    pub(crate) register: u32,
+    /// The doorbell of the connection's queue pair.
+    pub(crate) doorbell: Doorbell,
     /// The number of batches posted so far.
     pub(crate) posted: u64,
     /// The number of batches that arrived so far (in random mode: that ended so far). Assertions check
@@ -49,6 +49,13 @@ pub(crate) struct Connection {
     /// batch is in flight.
     pub(crate) arrived: u64,
     pub(crate) last_arrival_ps: u64,
+    /// Most runs do not use these parts, so they lie apart from those that each batch uses.
+    pub(crate) rare: Box<RareConnection>,
+}
+
+/// The parts of a connection that only limited credits and random mode use.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct RareConnection {
     /// Only with limited credits: the number of work requests that have not completed.
     pub(crate) outstanding: u64,
     /// Only with limited credits: the batches (flight, batch) that wait for credits, and how long the
@@ -61,16 +68,32 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    const NEW: Connection = Connection {
-        register: NONE,
-        posted: 0,
-        arrived: 0,
-        last_arrival_ps: 0,
-        outstanding: 0,
-        waiting: VecDeque::new(),
-        unawaited: Vec::new(),
-        held: Vec::new(),
-    };
+    fn new() -> Connection {
+        let rare = Box::default();
+        let doorbell = Doorbell::NONE;
+        Connection { doorbell, posted: 0, arrived: 0, last_arrival_ps: 0, rare }
+    }
+}
+
+impl RareConnection {
+    /// Takes the credits for a batch (flight, batch), if its connection has enough of all `credits`. Otherwise
+    /// keeps the batch until enough of them are free, and returns true. A batch with more requests than
+    /// there are credits waits until all of them are free. The processor has posted the batch for
+    /// `posting_ps`. It takes the same time once more before the batch leaves, but it does other work
+    /// meanwhile.
+    #[cold]
+    pub(crate) fn waits_for_credits(
+        &mut self,
+        (flight, batch): (u32, u32),
+        (requests, credits): (u64, u64),
+        posting_ps: u64,
+    ) -> bool {
+        if self.waiting.is_empty() && self.takes(requests, credits) {
+            return false;
+        }
+        self.waiting.push_back((flight, batch, posting_ps));
+        true
+    }
 
     /// Takes the credits for so many work requests, if enough of all `credits` are free.
     pub(crate) fn takes(&mut self, requests: u64, credits: u64) -> bool {
@@ -121,11 +144,14 @@ pub(crate) struct Thread {
     pub(crate) far_completion_ps: u64,
     /// The extra time of a ring of the thread for the same reason.
     far_doorbell_ps: u64,
-    /// The thread's own doorbell register, if each thread has one.
-    own_register: u32,
-    /// The doorbell register of the thread's queue pair for messages.
-    pub(crate) mail_register: u32,
+    /// The thread's own doorbell, if each thread has one.
+    own_doorbell: Doorbell,
+    /// The doorbell of the thread's queue pair for messages.
+    pub(crate) mail_doorbell: Doorbell,
+    /// The connections to the memory nodes, and one more for targets on nodes that do not exist.
     pub(crate) connections: Vec<Connection>,
+    /// Whether the thread has queue pairs to all memory nodes, except to spare ones.
+    pub(crate) is_connected: bool,
     /// The messages that arrived at the thread and were not received yet.
     pub(crate) inbox: VecDeque<u32>,
     /// How long all work of the thread takes, in units of 1 / [`SPEED`] of the time that the work takes
@@ -150,9 +176,10 @@ impl Thread {
             works: false,
             far_completion_ps: 0,
             far_doorbell_ps: 0,
-            own_register: NONE,
-            mail_register: NONE,
-            connections: vec![Connection::NEW; connections],
+            own_doorbell: Doorbell::NONE,
+            mail_doorbell: Doorbell::NONE,
+            connections: vec![Connection::new(); connections],
+            is_connected: false,
             inbox: VecDeque::new(),
             slowness,
         }
@@ -167,15 +194,56 @@ impl Thread {
         self.busy_ps - self.busy_to_ps.saturating_sub(now_ps)
     }
 
-    /// Returns the thread as one that rings a doorbell.
-    #[inline]
-    pub(crate) fn ringer(&self, thread: u32) -> Ringer {
-        Ringer {
-            thread,
+    /// Rings a doorbell.
+    #[inline(always)]
+    pub(crate) fn ring(
+        &mut self,
+        doorbell: Doorbell,
+        registers: &mut Registers,
+        costs: &DoorbellCosts,
+        now_ps: u64,
+    ) {
+        let by = Ringer {
+            doorbell,
             slowness: self.slowness,
             far_ps: self.far_doorbell_ps,
             local_ps: self.local_ps,
+        };
+        self.local_ps = registers.ring(by, costs, now_ps);
+    }
+
+    /// Rings a doorbell so many times.
+    #[inline(never)]
+    pub(crate) fn ring_often(
+        &mut self,
+        (doorbell, times): (Doorbell, u8),
+        registers: &mut Registers,
+        costs: &DoorbellCosts,
+        now_ps: u64,
+    ) {
+        for _ in 0..times {
+            self.ring(doorbell, registers, costs, now_ps);
         }
+    }
+
+    /// Returns the number of the connection to a memory node.
+    #[inline]
+    pub(crate) fn connection_to(&self, node: NodeSlot) -> usize {
+        usize::from(node.0).min(self.connections.len() - 1)
+    }
+
+    /// Creates the queue pair of a connection to a spare memory node, or to nodes that do not exist. Returns
+    /// the queue pair's doorbell. `number` is the number of this thread.
+    #[cold]
+    pub(crate) fn connect_spare(
+        &mut self,
+        number: u32,
+        connection: usize,
+        registers: &mut Registers,
+    ) -> Doorbell {
+        let doorbell = registers.give(number, &mut self.own_doorbell);
+        self.connections[connection].doorbell = doorbell;
+        doorbell
     }
 
     /// Lets the processor work for `ps` picoseconds.
@@ -237,20 +305,18 @@ impl ComputeNode {
 }
 
 impl World {
-    /// Creates a thread's queue pairs to all memory nodes when the thread first sends to one of them,
-    /// and the queue pair to a spare memory node when the thread first sends to that node. So ports
-    /// that only load or inspect memory have no queue pairs.
+    /// Creates a thread's queue pairs to all memory nodes, when the thread first sends to one of them. (The
+    /// queue pair to a spare memory node comes into being when the thread first sends to that node.) So
+    /// ports that only load or inspect memory have no queue pairs.
     #[cold]
-    pub(crate) fn connect(&mut self, index: u32, connection: usize) {
+    pub(crate) fn connect(&mut self, index: u32) {
         self.begin_work(index);
-        let nodes = usize::from(self.placement.nodes);
         let thread = &mut self.threads[index as usize];
         let registers = &mut self.compute_nodes[usize::from(thread.node.slot.0)].registers;
-        for (number, each) in thread.connections.iter_mut().enumerate() {
-            if each.register == NONE && (number < nodes || number == connection) {
-                each.register = registers.give(&mut thread.own_register);
-            }
+        for connection in &mut thread.connections[..usize::from(self.placement.nodes)] {
+            connection.doorbell = registers.give(index, &mut thread.own_doorbell);
         }
+        thread.is_connected = true;
     }
 
     /// Creates a thread's queue pair for messages.
@@ -259,7 +325,7 @@ impl World {
         self.begin_work(index);
         let thread = &mut self.threads[index as usize];
         let registers = &mut self.compute_nodes[usize::from(thread.node.slot.0)].registers;
-        thread.mail_register = registers.give(&mut thread.own_register);
+        thread.mail_doorbell = registers.give(index, &mut thread.own_doorbell);
     }
 
     /// Counts a thread among those that work. The threads of a compute node fill the socket of the NIC,

@@ -36,13 +36,14 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 
-/// The kinds of events.
+/// The kinds of events. An event has 8 bytes, so a processor holds it in one register. A round has at most
+/// 2^16 batches: one for each slot of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// A batch reaches its memory node.
-    Arrive { flight: u32, batch: u32 },
+    Arrive { flight: u32, batch: u16 },
     /// Only in random mode: the next piece of a batch is executed.
-    Piece { flight: u32, batch: u32 },
+    Piece { flight: u32, batch: u16 },
     /// The requester sees the last answer to a round.
     Complete { flight: u32 },
     /// A thread reads its queue of ready coroutines.
@@ -58,6 +59,8 @@ pub(crate) enum Event {
     /// The requester sees the answer to a revocation.
     Revoked { number: u32 },
 }
+
+const _: () = assert!(size_of::<Event>() == 8);
 
 /// A memory node.
 #[derive(Debug)]
@@ -253,11 +256,11 @@ impl World {
         self.now_ps = at_ps;
         match event {
             Event::Arrive { flight, batch } => {
-                self.arrive(flight, batch);
+                self.arrive(flight, batch.into());
                 None
             }
             Event::Piece { flight, batch } => {
-                self.piece(flight, batch);
+                self.piece(flight, batch.into());
                 None
             }
             Event::Complete { flight } => self.complete(flight),
@@ -286,11 +289,10 @@ impl World {
     }
 
     fn complete(&mut self, index: u32) -> Option<u32> {
-        let ticket = self.flights.ticket(index);
         let flight = self.flights.get(index);
         flight.is_done = true;
         let (batches, verbs) = (u64::from(flight.batches.len()), flight.verbs().len() as u64);
-        let (waiter, interest, error) = (flight.waiter, flight.interest, flight.error);
+        let (waiter, interest, ticket) = (flight.waiter, flight.interest, flight.ticket(index));
         let (found, number) = (flight.completions(), flight.thread);
         if self.costs.credits != 0 {
             self.give_credits_back(index);
@@ -305,7 +307,7 @@ impl World {
             self.show_completed(index);
         }
         if interest != Interest::Awaited {
-            if let (Interest::Detached, Some(error)) = (interest, error) {
+            if let (Interest::Detached, Some(error)) = (interest, self.flights.get(index).error) {
                 self.detached_errors.insert(ticket, error);
             }
             self.flights.end(index);
