@@ -30,8 +30,9 @@ impl Document {
     pub(super) fn parse(text: &str) -> Self {
         let mut document = Self::default();
         let mut block: Option<(usize, String)> = None;
+        let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
         for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
-            let line = line_of(text, range.start);
+            let line = 1 + ends.partition_point(|&end| end < range.start);
             match event {
                 Event::Code(code) => {
                     document.inline.push(Named { line, text: code.into_string() });
@@ -57,10 +58,6 @@ impl Document {
         }
         document
     }
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    1 + text[..offset].bytes().filter(|byte| *byte == b'\n').count()
 }
 
 fn is_shell(info: &str) -> bool {
