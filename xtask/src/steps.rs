@@ -59,12 +59,18 @@ pub(crate) fn tests() -> Vec<Step> {
     ]
 }
 
+/// The crates that the step `loom` compiles without optimisation. The models run little of their code, or none.
+const HARDLY_RUN: [&str; 5] = ["tarn-engine", "tarn-store", "tarn-locks", "tarn-check", "proptest"];
+
 /// Returns the steps for models of the synchronisation of the local backend, of the lock table and of the hash table.
 /// These steps build in a separate folder, because they compile every crate with an additional flag.
 pub(crate) fn loom() -> Vec<Step> {
     let packages = ["-p", "tarn-fabric", "-p", "tarn-engine", "-p", "tarn-table", "--test", "loom"];
     let folder = ["test", "--locked", "--target-dir", "target/loom"];
-    vec![Step::cargo("loom", folder.into_iter().chain(packages)).with("RUSTFLAGS", "--cfg loom")]
+    let fixed = folder.into_iter().chain(packages).map(str::to_owned);
+    let setting = |name| ["--config".into(), format!("profile.dev.package.{name}.opt-level=0")];
+    let arguments = fixed.chain(HARDLY_RUN.into_iter().flat_map(setting));
+    vec![Step::cargo("loom", arguments).with("RUSTFLAGS", "--cfg loom")]
 }
 
 /// Runs the steps of a command. The function prints the time of each step, and stores the time in a
