@@ -27,7 +27,7 @@ fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
 /// conflict only under snapshot isolation, and very rarely because of a changed bucket. The next 2,500 seeds reach its
 /// stale addresses six times. With DSLR, no node dies in a
 /// way that makes another node ask for a transaction's outcome. DSLR resets its lock words only if their counters
-/// have few bits ([`tickets_are_served_in_turn_and_words_are_set_back`]).
+/// have few bits ([`words_with_few_bits_are_set_back`]).
 const NOT_REACHED: &[(&str, &[&str])] =
     &[("lotus", &["stale_address", "write_conflict"]), ("dslr", &["resolve", "set_back"])];
 
@@ -66,6 +66,16 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     let resolved = [sum.incidents.resolved.committed, sum.incidents.resolved.aborted];
     assert!(resolved.iter().all(|&count| (count > 0) == caps.crash_recovery), "{sum}");
     assert!(sum.incidents.calls.replied > 0 && sum.incidents.calls.retransmissions > 0, "{sum}");
+    if info.name == "oocc" {
+        leases_change_while_readers_trust_them(&sum);
+    }
+}
+
+fn leases_change_while_readers_trust_them(sum: &Sum) {
+    let changes = &sum.incidents.lease_changes;
+    assert!(changes.begun > 10_000, "{sum}");
+    // In these runs, managers adjusted the lease lengths from the measured durations of transactions.
+    assert!(changes.adjusted > 500 && changes.adjust_longest_ns > 0, "{sum}");
 }
 
 /// Only one seed of twenty-six thousand shows this error. The error needs a reader whose clock almost stands still,
@@ -122,46 +132,11 @@ fn the_monitor_notices_clocks_that_run_off_before_a_reader_sees_it() {
 }
 
 #[test]
-fn leases_change_while_readers_trust_them() {
-    let sum = sum(&Subject::of("oocc", "corrected"), 1_000, 2);
+fn words_with_few_bits_are_set_back() {
+    let sum = sum(&Subject::of("dslr", "corrected,-wide-counts"), 1_000, 2);
     assert_eq!(sum.failed, None, "{sum}");
-    assert!(sum.incidents.lease_changes.begun > 10_000, "{sum}");
-    // In these runs, managers adjusted the lease lengths from the measured durations of transactions.
-    assert!(
-        sum.incidents.lease_changes.adjusted > 500
-            && sum.incidents.lease_changes.adjust_longest_ns > 0,
-        "{sum}"
-    );
-    let phases = &sum.coverage;
-    assert!(sum.not_reached.iter().all(|it| !["in_lease", "wait_out"].contains(it)), "{phases:?}");
-    assert!(sum.faults.crashes > 0 && sum.faults.zombies > 0, "{sum}");
-}
-
-#[test]
-fn ends_of_leases_are_compared_across_nodes_whose_clocks_differ() {
-    let sum = sum(&Subject::of("drtm", "corrected"), 1_000, 2);
-    assert_eq!(sum.failed, None, "{sum}");
-    let phases = &sum.coverage;
-    let reached = |name: &str| !sum.not_reached.contains(&name);
-    assert!(["in_lease", "wait_out", "validate"].into_iter().all(reached), "{phases:?}");
-    assert!(sum.faults.crashes > 0 && sum.faults.zombies > 0, "{sum}");
-}
-
-#[test]
-fn tickets_are_served_in_turn_and_words_are_set_back() {
-    for variant in ["corrected", "corrected,-wide-counts"] {
-        let sum = sum(&Subject::of("dslr", variant), 1_000, 2);
-        assert_eq!(sum.failed, None, "{sum}");
-        let phases = &sum.coverage;
-        let reached = |name: &str| !sum.not_reached.contains(&name);
-        assert!(["wait_turn", "pass_on"].into_iter().all(reached), "{phases:?}");
-        assert_eq!(reached("set_back"), variant.ends_with("-wide-counts"), "{phases:?}");
-        // The protocol does not promise to survive these faults, so the schedules inject none of them.
-        assert_eq!(
-            (sum.faults.crashes, sum.faults.memory_nodes, sum.incidents.dropped),
-            (0, 0, 0),
-            "{sum}"
-        );
+    for phase in ["wait_turn", "pass_on", "set_back"] {
+        assert!(!sum.not_reached.contains(&phase), "{phase}: {sum}");
     }
 }
 
