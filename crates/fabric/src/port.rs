@@ -170,8 +170,8 @@ impl Port {
         self.shared.backend.now()
     }
 
-    /// The true time, in nanoseconds, for the stamps of histories and for no other purpose. No node of a network can
-    /// know the true time (see [`Backend::observed`]).
+    /// The true time, in nanoseconds, for the stamps of histories and the measurements of a run, and for no other
+    /// purpose. No node of a network can know the true time (see [`Backend::observed`]).
     #[inline]
     pub fn observed(&self) -> Nanos {
         self.shared.backend.observed()

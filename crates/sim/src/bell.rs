@@ -2,8 +2,8 @@
 //! No simulated component uses bells.
 //!
 //! Invariant: a ring of a bell wakes the coroutine that has waited longest for this bell. The scheduler
-//! polls the woken coroutine at the same moment of virtual time as the ring. Waiting for a bell costs
-//! no virtual time.
+//! polls the woken coroutine at the same moment of virtual time as the ring. If a coroutine rings, this
+//! moment is the time of the coroutine's thread. Waiting for a bell costs no virtual time.
 
 use crate::fabric::SimFabric;
 use crate::world::{Event, World};
@@ -43,7 +43,7 @@ impl Bell {
         let Some((task, is_rung)) = self.waiters.borrow_mut().pop_front() else { return false };
         is_rung.set(true);
         let world = &mut *self.world.borrow_mut();
-        let at_ps = world.now_ps;
+        let at_ps = world.now_of_current_ps();
         world.tasks[task as usize].wake_at_ps = at_ps;
         world.queue.push(at_ps, Event::Wake { task });
         true

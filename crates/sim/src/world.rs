@@ -234,6 +234,13 @@ impl World {
         Nanos(self.threads[thread as usize].local_ps.max(self.now_ps) / 1_000)
     }
 
+    /// Returns the true time for the coroutine that runs. If no coroutine runs, returns the time of the
+    /// last event.
+    pub(crate) fn now_of_current_ps(&self) -> u64 {
+        let thread = self.current.map(|task| self.tasks[task as usize].thread);
+        thread.map_or(self.now_ps, |thread| self.threads[thread as usize].local_ps.max(self.now_ps))
+    }
+
     /// Adds an event to the digest of the run.
     #[inline]
     pub(crate) fn note(&mut self, word: u64) {

@@ -117,7 +117,8 @@ pub(crate) async fn coroutine<W: Workload>(
         }
         count += 1;
         let timed = count.is_multiple_of(seat.desk.timed_one_in) && signals.stage() == MEASURE;
-        let start = timed.then(|| since.unwrap_or_else(|| seat.coordinator.context().port.now()));
+        let start =
+            timed.then(|| since.unwrap_or_else(|| seat.coordinator.context().port.observed()));
         witness.begins(W::kind(&input));
         let ended = workload.run(&mut seat.coordinator, &input, &mut seat.tally).await;
         witness.ends();
@@ -128,7 +129,7 @@ pub(crate) async fn coroutine<W: Workload>(
                 // transaction is drawn.
                 seat.desk.given_up.set(seat.desk.given_up.get() + 1);
                 if let Some(start) = start {
-                    let taken = seat.coordinator.context().port.now() - start;
+                    let taken = seat.coordinator.context().port.observed() - start;
                     seat.desk.dropped_ns.borrow_mut().saturating_record(taken.0);
                 }
                 continue;
@@ -139,7 +140,7 @@ pub(crate) async fn coroutine<W: Workload>(
             break;
         }
         if let Some(start) = start {
-            let taken = seat.coordinator.context().port.now() - start;
+            let taken = seat.coordinator.context().port.observed() - start;
             seat.desk.latency_ns.borrow_mut().saturating_record(taken.0);
         }
         seat.desk.finished(W::kind(&input));

@@ -7,8 +7,8 @@
 //! simulation would hide this imbalance.)
 //!
 //! Invariant: the number of transactions in progress, from their drawing to their end, equals the number of clients.
-//! The latency of a transaction is measured from its arrival in the node's queue. Routing a transaction to a queue
-//! takes no virtual time.
+//! The latency of a transaction is measured from its arrival in the node's queue, by the observer's clock. Routing a
+//! transaction to a queue takes no virtual time.
 
 use super::hotspot::run::Heat;
 use crate::harness::worker::Source;
@@ -41,7 +41,6 @@ struct Queue<I> {
 /// The queues of all nodes, and the clients whose transactions wait in these queues.
 pub(crate) struct Dispatch<'a, W: Workload> {
     workload: &'a W,
-    fabric: &'a SimFabric,
     router: Router<'a>,
     routes: Routes,
     queues: Vec<Queue<W::Input>>,
@@ -63,7 +62,6 @@ impl<'a, W: Workload> Dispatch<'a, W> {
         let queue = |_| Queue { waiting: RefCell::default(), bell: fabric.bell() };
         let dispatch = Dispatch {
             workload,
-            fabric,
             router,
             routes: Routes::of(workload),
             queues: (0..nodes).map(queue).collect(),
@@ -71,7 +69,7 @@ impl<'a, W: Workload> Dispatch<'a, W> {
             heat,
             is_over: Cell::new(false),
         };
-        (0..clients).for_each(|_| dispatch.offer());
+        (0..clients).for_each(|_| dispatch.offer(fabric.now()));
         dispatch
     }
 
@@ -80,21 +78,21 @@ impl<'a, W: Workload> Dispatch<'a, W> {
         Own { dispatch: self, cx: Rc::clone(cx), since: Cell::default() }
     }
 
-    /// Lets a client draw its next transaction, and puts this transaction into a queue.
-    fn offer(&self) {
+    /// Lets a client draw its next transaction at the time `at`, and puts this transaction into a queue.
+    fn offer(&self, at: Nanos) {
         let rng = &mut *self.rng.borrow_mut();
-        let input = self.draw(rng);
+        let input = self.draw(rng, at);
         let (read_only, first) = self.routes.of_input::<W>(&input);
         let node = self.router.place(read_only, first, rng);
         let queue = &self.queues[usize::from(node.0)];
-        queue.waiting.borrow_mut().push_back((input, self.fabric.now()));
+        queue.waiting.borrow_mut().push_back((input, at));
         queue.bell.ring();
     }
 
-    fn draw(&self, rng: &mut Rng) -> W::Input {
+    fn draw(&self, rng: &mut Rng, at: Nanos) -> W::Input {
         let input = self.workload.draw(rng);
         let Some(Heat { hotspot, trail, .. }) = &self.heat else { return input };
-        let passed = Nanos(self.fabric.now().0.saturating_sub(trail.start.get().0));
+        let passed = Nanos(at.0.saturating_sub(trail.start.get().0));
         let shard = |input: &W::Input| {
             let (read_only, first) = self.routes.of_input::<W>(input);
             Some(self.router.shard_of(first.filter(|_| !read_only)?))
@@ -142,6 +140,11 @@ impl<W: Workload> Source<W> for Own<'_, '_, W> {
         while !self.dispatch.is_over.get() {
             let first = queue.waiting.borrow_mut().pop_front();
             if let Some((input, since)) = first {
+                // The thread whose transaction ended may be ahead of this thread.
+                let ahead = since.0.saturating_sub(self.cx.port.observed().0);
+                if ahead > 0 {
+                    self.cx.port.sleep(Nanos(ahead)).await;
+                }
                 self.since.set(since);
                 if let Some(load) = self.load() {
                     load.began();
@@ -154,8 +157,8 @@ impl<W: Workload> Source<W> for Own<'_, '_, W> {
     }
 
     fn ended(&self, is_done: bool) {
+        let now = self.cx.port.observed();
         if let Some(heat) = &self.dispatch.heat {
-            let now = self.cx.port.now();
             if is_done {
                 heat.trail.ended(now);
             }
@@ -164,7 +167,7 @@ impl<W: Workload> Source<W> for Own<'_, '_, W> {
             }
         }
         if !self.dispatch.is_over.get() {
-            self.dispatch.offer();
+            self.dispatch.offer(now);
         }
     }
 }

@@ -79,9 +79,10 @@ fn as_many_transactions_are_under_way_as_there_are_clients() {
     let length = Length { warm_up, measured, transactions_max: u64::MAX, record: false };
     let phase = driver.phase(length, &|_| {}).expect("it runs").phase;
     assert_eq!(phase.failures, [""; 0]);
-    let (committed, seconds) = (phase.tally.committed as f64, phase.seconds);
-    let under_way = committed / seconds * phase.latency_ns.mean() / 1e9;
-    assert!((under_way / CLIENTS as f64 - 1.0).abs() < 0.05, "{under_way} under way");
+    // A transaction that its own body rolls back has ended and was not committed.
+    let ended = phase.mix.iter().sum::<u64>() as f64;
+    let under_way = ended / phase.seconds * phase.latency_ns.mean() / 1e9;
+    assert!((under_way / CLIENTS as f64 - 1.0).abs() < 0.02, "{under_way} under way");
     let (invariants, audit) = driver.check().expect("it can be judged");
     assert!(invariants.iter().all(|it| it.ok) && audit.is_clean(), "{invariants:?}");
 }
