@@ -57,10 +57,12 @@ pub enum Rule {
     WideCounts,
     /// A round rings one doorbell for each memory node.
     ShareDoorbells,
+    /// A look-up that read a bucket whole and found no record reads the bucket once more.
+    ProveAbsent,
 }
 
 /// Each rule's name and effect, in the order of [`Rule`].
-const RULES: [(&str, &str); 24] = [
+const RULES: [(&str, &str); 25] = [
     ("validate-reads", "a commit re-reads the version of every record that it read without a lock"),
     (
         "refuse-locked",
@@ -171,6 +173,11 @@ const RULES: [(&str, &str); 24] = [
         "share-doorbells",
         "a round rings one doorbell for each memory node; off: one for each lock with its READ, each \
          other READ, each record's WRITEs at a replica, each log and each release",
+    ),
+    (
+        "prove-absent",
+        "where a look-up reads buckets whole, a missing key and the bucket of an insert or delete are \
+         read between two READs of the directory record; off: one READ shows all of it",
     ),
 ];
 

@@ -199,6 +199,7 @@ impl Context {
             catalog: &database.catalog,
             groups: &self.groups,
             view: &self.node.index_view,
+            proves_absent: true,
         }
     }
 

@@ -95,6 +95,24 @@ fn a_measured_transaction_sends_the_verbs_of_the_public_code() {
     world.assert_clean();
 }
 
+/// The verbs and rounds of a transaction that looks for a key which no record has.
+fn look_for_nothing(variant: &str) -> ((u64, u64, u64), u64) {
+    let world = world(variant, 200);
+    load(&world, 1..100);
+    let mut by = world.coordinator(0, 0);
+    let before = by.context().port.counts();
+    assert_eq!(value_of(&mut by, FIRST, 5_000), None);
+    let counts = by.context().port.counts() - before;
+    (verbs(counts), counts.rounds)
+}
+
+#[test]
+fn a_measured_transaction_finds_by_one_read_that_a_key_is_absent() {
+    assert_eq!(look_for_nothing("measured"), ((1, 0, 0), 1));
+    // The proof reads the directory record, the slots, and the directory record's head again.
+    assert_eq!(look_for_nothing("corrected"), ((1 + 3, 0, 0), 2));
+}
+
 #[test]
 fn without_the_lock_cas_all_other_verbs_stay() {
     let world = world("measured,unsafe-no-lock-cas", 200);
@@ -123,8 +141,8 @@ fn a_chain_is_read_block_by_block() {
 }
 
 /// Inserts, updates, deletes and looks up keys in buckets of this shape, and compares the results with a map.
-fn agrees_with_a_map(bucket: BucketShape, slots_per_100_records: u32) {
-    let mut shape = Shape::of(&[half("half", 40), double("double", 40)]);
+fn agrees_with_a_map(variant: &str, bucket: BucketShape, slots_per_100_records: u32) {
+    let mut shape = Shape::of(&[half("half", 40), double("double", 40)]).variant(variant);
     shape.options = Options { bucket, slots_per_100_records, ..shape.options };
     let world = World::new(&shape);
     let mut by = world.coordinator(0, 64);
@@ -171,8 +189,12 @@ fn a_database_is_the_same_in_buckets_of_any_shape() {
         for slot_bytes_min in [0, 64, 192] {
             for read_whole in [false, true] {
                 let shape = BucketShape { slots, slot_bytes_min, read_whole };
-                agrees_with_a_map(shape, 200);
-                agrees_with_a_map(shape, 10);
+                agrees_with_a_map("corrected", shape, 200);
+                agrees_with_a_map("corrected", shape, 10);
+            }
+            let shape = BucketShape { slots, slot_bytes_min, read_whole: true };
+            for slots_per_100_records in [200, 10] {
+                agrees_with_a_map("corrected,-prove-absent", shape, slots_per_100_records);
             }
         }
     }

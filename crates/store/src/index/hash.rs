@@ -11,7 +11,9 @@
 //!
 //! In a table whose slots are `by_bucket`, keys have no bins. In a table whose slots are `by_bucket`, the first READ
 //! of a lookup returns the whole bucket, and the next READs return the blocks of its chain. If a key is in none of
-//! these blocks, a second search proves that the key is absent. Published systems read whole buckets in this way.
+//! these blocks, a second search proves that the key is absent: one READ may return its lines in any order, so it does
+//! not show that a key was in none of them at one moment. Published systems read whole buckets in this way, without
+//! the second search ([`LookupContext::proves_absent`]).
 //! Buckets that are read whole may have more slots than the bins have ([`crate::layout::BucketShape`]).
 //!
 //! Invariant: a key is in at most one slot. The key's slot lies in the bucket that the key's hash and the bucket's
@@ -43,6 +45,23 @@ pub struct LookupContext<'a> {
     pub groups: &'a ThreadGroups,
     /// The compute node's knowledge of the growth of indexes.
     pub view: &'a IndexView,
+    /// Whether a look-up that reads whole buckets proves what one READ of a bucket shows. Without the proof the look-up
+    /// is right if a READ returns the lines of its memory in the order of their addresses.
+    pub proves_absent: bool,
+}
+
+impl LookupContext<'_> {
+    /// Returns the context with this value of [`LookupContext::proves_absent`].
+    #[inline]
+    #[must_use]
+    pub fn proving(self, proves_absent: bool) -> Self {
+        Self { proves_absent, ..self }
+    }
+
+    /// Whether one READ of a whole bucket of this table shows what the bucket contains.
+    fn believes(&self, table: &Table) -> bool {
+        table.slot.by_bucket && !self.proves_absent
+    }
 }
 
 /// The key that a lookup searches for.
@@ -229,6 +248,10 @@ impl Lookup {
         let bucket_bytes = table.geometry.bucket_bytes;
         let target = near.groups.primary(self.directory);
         self.block = self.directory;
+        if near.believes(table) {
+            self.at = round.read(target, bucket_bytes);
+            return;
+        }
         self.at = round.reserve_lines(bucket_bytes + 16);
         round.read_into(target, self.at, DIRECTORY_BYTES);
         let slots = bucket_bytes - DIRECTORY_BYTES;
@@ -247,8 +270,8 @@ impl Lookup {
     ) -> Answer {
         match self.step {
             Step::Bin => self.absorb_bin(table, wanted, round),
-            Step::Whole => self.absorb_whole(table, wanted, round),
-            Step::Bucket => self.absorb_bucket(table, wanted, round),
+            Step::Whole => self.absorb_whole(near, table, wanted, round),
+            Step::Bucket => self.absorb_bucket(near, table, wanted, round),
             Step::Directory => self.absorb_directory(table, wanted, round),
             Step::Chain => {
                 self.tail = self.block;
@@ -312,7 +335,13 @@ impl Lookup {
     /// One READ may return the lines of a block in any order. But the image of a record of one line is always
     /// consistent, and a chain grows only at its end. So if the key is in some line, the answer is valid. If the key
     /// is in no line, the key may still exist.
-    fn absorb_whole(&mut self, table: &Table, wanted: Wanted<'_>, round: &Round) -> Answer {
+    fn absorb_whole(
+        &mut self,
+        near: LookupContext<'_>,
+        table: &Table,
+        wanted: Wanted<'_>,
+        round: &Round,
+    ) -> Answer {
         for slot in 0..table.geometry.slots {
             let at = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
             let image = self.at.plus(at);
@@ -320,6 +349,10 @@ impl Lookup {
                 let (address, consistent) = (self.block.plus(at), table.slot.is_read_at_once());
                 return Answer::Found { address, image, consistent };
             }
+        }
+        let is_first = self.block == self.directory;
+        if is_first && near.believes(table) && self.is_free(wanted, round) {
+            return self.absorb_first_block(table, wanted, round);
         }
         let next = Address::from_word(round.word(self.at.plus(DIRECTORY_NEXT_AT)));
         match next.is_null() {
@@ -329,12 +362,29 @@ impl Lookup {
         Answer::More
     }
 
-    fn absorb_bucket(&mut self, table: &Table, wanted: Wanted<'_>, round: &Round) -> Answer {
-        let lock = round.word(self.at.plus(LOCK_AT));
+    fn absorb_bucket(
+        &mut self,
+        near: LookupContext<'_>,
+        table: &Table,
+        wanted: Wanted<'_>,
+        round: &Round,
+    ) -> Answer {
         let again = self.at.plus(table.geometry.bucket_bytes);
-        if (lock != 0 && lock != wanted.me) || !same_head(round, self.at, again) {
+        let is_whole = near.believes(table) || same_head(round, self.at, again);
+        if !self.is_free(wanted, round) || !is_whole {
             return Answer::Unstable;
         }
+        self.absorb_first_block(table, wanted, round)
+    }
+
+    /// Whether no other transaction has locked the directory record that the lookup has read.
+    fn is_free(&self, wanted: Wanted<'_>, round: &Round) -> bool {
+        let lock = round.word(self.at.plus(LOCK_AT));
+        lock == 0 || lock == wanted.me
+    }
+
+    /// Processes the image of the bucket's own block, which is the content of the bucket at one moment.
+    fn absorb_first_block(&mut self, table: &Table, wanted: Wanted<'_>, round: &Round) -> Answer {
         if !self.admit(round) {
             return Answer::More;
         }
@@ -364,8 +414,7 @@ impl Lookup {
     /// image is a snapshot of one moment. If the fingerprints are valid and the bucket has no chain, they can prove
     /// that a key is absent. If the directory record does not prove the absence, the lookup must read the bucket.
     fn absorb_directory(&mut self, table: &Table, wanted: Wanted<'_>, round: &Round) -> Answer {
-        let lock = round.word(self.at.plus(LOCK_AT));
-        if lock != 0 && lock != wanted.me {
+        if !self.is_free(wanted, round) {
             return Answer::Unstable;
         }
         if !self.admit(round) {

@@ -117,6 +117,7 @@ const SWITCHES: &[Switch] = &[
         IN_TEXT,
     ),
     Rule::ShareDoorbells.of(IN_TEXT),
+    Rule::ProveAbsent.of(IN_TEXT),
 ];
 
 /// The numbers of the phases that FORD's own code enters.

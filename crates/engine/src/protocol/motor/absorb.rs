@@ -83,7 +83,8 @@ fn absorb_lookup(
     let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
     let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word(), taken: None };
     let Txn { lookups, round, .. } = txn;
-    match lookups[entry.lookup as usize].absorb(cx.lookup_context(), table, wanted, round) {
+    let near = cx.lookup_context().proving(motor.keeps(Rule::ProveAbsent));
+    match lookups[entry.lookup as usize].absorb(near, table, wanted, round) {
         Answer::More => Ok(Look::Fine),
         Answer::Unstable => {
             if let Some((address, word)) = lookups[entry.lookup as usize].met(table, round) {

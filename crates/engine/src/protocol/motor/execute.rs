@@ -148,7 +148,8 @@ fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
             Progress::Locate => {
                 enter(cx, phase::LOCATE);
                 let Txn { lookups, round, .. } = &mut *txn;
-                lookups[entry.lookup as usize].plan(cx.lookup_context(), table, round);
+                let near = cx.lookup_context().proving(motor.keeps(Rule::ProveAbsent));
+                lookups[entry.lookup as usize].plan(near, table, round);
             }
             Progress::Direct if entry.only_reads() => {
                 plan_head(motor, cx, txn, &mut entry, table);

@@ -105,6 +105,7 @@ pub(super) const SWITCHES: &[Switch] = &[
         PUBLISHED,
     ),
     Rule::ShareDoorbells.of(IN_TEXT),
+    Rule::ProveAbsent.of(IN_TEXT),
 ];
 
 /// The numbers of the phases that Motor's own code enters.

@@ -130,7 +130,8 @@ fn absorb_lookup<A: Access>(
     let taken = A::Locks::ARE_APART.then_some(&is_locked as &dyn Fn(Address) -> bool);
     let wanted = Wanted { word: entry.key, full_key, me: tag.word(), taken };
     let lookup = &mut lookups[entry.lookup as usize];
-    match lookup.absorb(cx.lookup_context(), table, wanted, round) {
+    let near = cx.lookup_context().proving(access.keeps(Rule::ProveAbsent));
+    match lookup.absorb(near, table, wanted, round) {
         Answer::More => Ok(()),
         Answer::Unstable => {
             if let Some((address, word)) = lookup.met(table, round) {

@@ -168,7 +168,8 @@ fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -
         Progress::Locate => {
             access.enter(cx, Phase::Locate);
             let Txn { lookups, round, .. } = txn;
-            lookups[entry.lookup as usize].plan(cx.lookup_context(), table, round);
+            let near = cx.lookup_context().proving(access.keeps(Rule::ProveAbsent));
+            lookups[entry.lookup as usize].plan(near, table, round);
         }
         Progress::Direct => plan_direct(access, cx, txn, &mut entry, table),
         Progress::Lock => {
