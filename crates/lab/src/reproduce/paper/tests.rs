@@ -393,7 +393,7 @@ fn a_file_with_an_unknown_field_is_refused() {
     let text = include_str!("../../../data/oocc.toml");
     for (was, is) in [
         ("told = ", "tells = "),
-        ("threads_max = 64", "threads_most = 64"),
+        ("threads_max = 96", "threads_most = 96"),
         ("bound = \"below\"", "bound = \"beneath\""),
         ("unit = \"round trips\", published", "unit = \"round trips\", publish"),
         ("best = \"highest\"", "best = \"tallest\""),
