@@ -315,6 +315,22 @@ fn a_supposition_of_lotus_changes_what_it_names() {
 }
 
 #[test]
+fn only_systems_as_measured_are_charged_for_their_software() {
+    let paper = by_name("lotus").expect("a paper");
+    let charges = |name: &str| {
+        let case = paper.case(&paper.extent.quick, name).expect("a case");
+        case.system.charges.iter().map(|charge| (charge.key, charge.value)).collect::<Vec<_>>()
+    };
+    for (system, inline_max_bytes, complete_ns) in [("FORD", 63.0, 565.0), ("Motor", 124.0, 460.0)]
+    {
+        let both = [("nic.inline_max_bytes", inline_max_bytes), ("nic.complete_ns", complete_ns)];
+        assert_eq!(charges(&format!("{system} SmallBank @literal")), both);
+        assert_eq!(charges(&format!("{system} SmallBank @best_form")), []);
+    }
+    assert_eq!(charges("LOTUS SmallBank @corrected"), []);
+}
+
+#[test]
 fn a_supposition_of_oocc_changes_what_it_names_and_nothing_else() {
     let paper = by_name("oocc").expect("a paper");
     let after = |text: &str, name| {
