@@ -9,8 +9,7 @@
 //! field NEXT of their directory line. For a key outside its bin, the second READ returns the directory record, then
 //! all slots, then the directory record's head again.
 //!
-//! In a table whose slots are `by_bucket`, keys have no bins. In a table whose slots are `by_bucket`, the first READ
-//! of a lookup returns the whole bucket, and the next READs return the blocks of its chain. If a key is in none of
+//! In a table whose slots are `by_bucket`, keys have no bins. The first READ of a lookup returns the whole bucket, and the next READs return the blocks of its chain. If a key is in none of
 //! these blocks, a second search proves that the key is absent: one READ may return its lines in any order, so it does
 //! not show that a key was in none of them at one moment. Published systems read whole buckets in this way, without
 //! the second search ([`LookupContext::proves_absent`]).
@@ -46,7 +45,7 @@ pub struct LookupContext<'a> {
     /// The compute node's knowledge of the growth of indexes.
     pub view: &'a IndexView,
     /// Whether a look-up that reads whole buckets proves what one READ of a bucket shows. Without the proof the look-up
-    /// is right if a READ returns the lines of its memory in the order of their addresses.
+    /// is right if no commit falls between two lines of a READ.
     pub proves_absent: bool,
 }
 
