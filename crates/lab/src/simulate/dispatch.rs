@@ -144,6 +144,9 @@ impl<W: Workload> Source<W> for Own<'_, '_, W> {
                 let ahead = since.0.saturating_sub(self.cx.port.observed().0);
                 if ahead > 0 {
                     self.cx.port.sleep(Nanos(ahead)).await;
+                    if self.dispatch.is_over.get() {
+                        break;
+                    }
                 }
                 self.since.set(since);
                 if let Some(load) = self.load() {

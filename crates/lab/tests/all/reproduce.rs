@@ -71,6 +71,7 @@ fn a_tiny_figure_has_every_row_and_the_verbs_of_the_public_code() {
 /// read the whole memory of each database, so the room decides how long the test takes.
 fn with_small_databases() -> Figure {
     let text = include_str!("../../data/crest-fig-2.toml");
+    assert!(text.contains("\"crest-code\"") && text.contains("\"crest\""));
     let text = text.replace("\"crest-code\"", "\"lotus-code\"").replace("\"crest\"", "\"tiny\"");
     toml::from_str(&text).expect("a figure")
 }
